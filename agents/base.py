@@ -13,8 +13,6 @@ The learner calls an agent in this order:
 An agent consists of networks and losses. It has no loop, server, flag, optimizer or checkpoint.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Rewards measured in running deviations of discounted returns, for any agent (`AgentConfig.reward_norm`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Shapes: T actions in T + 1 steps, B sequences.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import tensorflow as tf

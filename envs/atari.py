@@ -1,7 +1,5 @@
 """Atari 2600 games in ale-py's native vector environment, with the protocol of arXiv:1709.06009."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

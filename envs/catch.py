@@ -1,7 +1,5 @@
 """Catch: a ball falls down a small board, and a paddle on the bottom row must catch it (Mnih et al. 2014)."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Checks that an environment's results match its spaces; a violation is one sentence that names the offending part."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -1,7 +1,5 @@
 """A test of the contract that every environment suite must fulfil."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Environments of a config in another process: to read their spaces, to try them out, to evaluate and to film."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Any environment registered with Gymnasium or built into EnvPool."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

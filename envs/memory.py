@@ -1,7 +1,5 @@
 """Memory: a cue is shown once and must be recalled after it has disappeared."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, Any, ClassVar
 

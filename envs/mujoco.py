@@ -1,7 +1,5 @@
 """Gymnasium's MuJoCo tasks: continuous control from joint angles and velocities."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Annotated, ClassVar

@@ -1,7 +1,5 @@
 """Games of PettingZoo: each agent is a player, and so a row."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.util

@@ -1,7 +1,5 @@
 """Scores of random play and of humans, from which human-normalised scores are computed."""
 
-from __future__ import annotations
-
 import csv
 import pathlib
 from typing import NamedTuple

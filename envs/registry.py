@@ -1,7 +1,5 @@
 """Finds environment suites by name."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import os

@@ -3,8 +3,6 @@
 A name is imported on first use, so that suites work in actors, without TensorFlow.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Handling of untrusted or foreign input: JSON, file names, text for a terminal, errors of other people's code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

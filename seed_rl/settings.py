@@ -7,8 +7,6 @@ class Sound(Settings):
     codec: Annotated[str, OneOf("opus", "flac")] = "opus"
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import decimal

@@ -1,7 +1,5 @@
 """Descriptions of environments that learner and actors exchange: plain data, validated on construction."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """An agent that samples from a policy and learns it together with a value."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import math

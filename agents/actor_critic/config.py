@@ -1,7 +1,5 @@
 """Settings that V-trace and PPO share."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, ClassVar, TypeAlias
 

@@ -1,7 +1,5 @@
 """The network of an actor-critic agent, a policy and a value, or one for each role of the players in a game."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

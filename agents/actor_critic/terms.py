@@ -5,8 +5,6 @@ reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step from 
 zero in the means of the losses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The PPO agent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

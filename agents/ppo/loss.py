@@ -1,7 +1,5 @@
 """The loss of PPO, from tensors (arXiv:1707.06347). Shapes: T actions, so T + 1 steps, B sequences."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

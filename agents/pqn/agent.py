@@ -1,7 +1,5 @@
 """The PQN agent and its network."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings of the PQN agent."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences, A actions to choose from.
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput

@@ -1,7 +1,5 @@
 """The R2D2 agent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

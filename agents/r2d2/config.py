@@ -1,7 +1,5 @@
 """Settings of the R2D2 agent."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, ClassVar
 

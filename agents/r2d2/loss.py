@@ -3,8 +3,6 @@
 Shapes: T learner steps, or T + 1 including the one to bootstrap from, B sequences, A actions.
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput

@@ -1,7 +1,5 @@
 """The Q-network of the R2D2 agent."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

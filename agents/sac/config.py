@@ -1,7 +1,5 @@
 """Settings of the SAC agent."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, ClassVar
 

@@ -3,8 +3,6 @@
 Shapes: T actions to learn from, n rewards per target, hence L = T + n steps; B sequences; two critics.
 """
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput

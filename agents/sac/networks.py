@@ -1,7 +1,5 @@
 """The networks of the SAC agent. Shapes: T steps, B sequences, F features, K action dimensions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

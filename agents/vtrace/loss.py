@@ -1,7 +1,5 @@
 """The loss of the V-trace agent, from tensors (arXiv:1802.01561, section 4.2)."""
 
-from __future__ import annotations
-
 import math
 
 import tensorflow as tf

@@ -3,8 +3,6 @@
 The package `deepmind_lab` is needed only where environments are built, not by the learner.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -1,7 +1,5 @@
 """A cache of compiled maps for DeepMind Lab, without which actors spend most of their time compiling."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """One level of DeepMind Lab as a Gymnasium environment."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

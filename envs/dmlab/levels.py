@@ -4,8 +4,6 @@ scores = {name: DMLab(name, held_out=True).human_normalised(mean) for name, mean
 summary(scores).mean_capped
 """
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple

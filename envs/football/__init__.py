@@ -1,7 +1,5 @@
 """Google Research Football, observed as Super Mini Maps packed into bits."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """A game on top of gfootball's engine, without that package's own Gym environments."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

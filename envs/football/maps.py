@@ -1,7 +1,5 @@
 """Super Mini Maps packed into bits, and checkpoint rewards, for both backends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 An observation of E environments is an array [E, ...] or a dictionary of such arrays.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping

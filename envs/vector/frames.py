@@ -1,7 +1,5 @@
 """Frames: their layout, size and colours, as networks see them. E is the number of environments."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Vector environments with a row for each player: G games of P players, and so E = G * P rows."""
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Sequence
 from typing import Any

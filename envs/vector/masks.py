@@ -3,8 +3,6 @@
 Shapes: E environments, N values, which are A actions or the values of K choices one after another.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

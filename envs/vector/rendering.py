@@ -1,7 +1,5 @@
 """Pictures that environments render themselves."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Wrappers for vector environments: SAME_STEP autoreset, repeated actions, flat spaces."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """An actor: groups of environments, with one thread and one stream per group."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -1,7 +1,5 @@
 """A client of a policy server, for simulators that aren't environments of this library."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 from collections.abc import Mapping

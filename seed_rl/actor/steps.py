@@ -1,7 +1,5 @@
 """Steps a group of environments and inserts an extra output at the end of every truncated episode."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

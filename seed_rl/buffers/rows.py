@@ -7,8 +7,6 @@ therefore flattened and padded to whole pieces of 128 elements (the lanes of a T
 CPUs, GPUs and TPUs update in place.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

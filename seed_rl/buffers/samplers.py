@@ -3,8 +3,6 @@
 `Replay.sampler` names one of `SAMPLERS`. To add one, subclass `Sampler` and add a line there. NumPy only.
 """
 
-from __future__ import annotations
-
 import abc
 import json
 from collections.abc import Mapping

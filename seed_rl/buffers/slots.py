@@ -1,7 +1,5 @@
 """Bookkeeping of the slots of an `UnrollStore`: which are free, and which hold finished unrolls."""
 
-from __future__ import annotations
-
 import collections
 import threading
 

@@ -1,7 +1,5 @@
 """Snapshots of a store on disk, written piece by piece without a second copy of the unrolls in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import IO
 

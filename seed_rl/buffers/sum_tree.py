@@ -1,7 +1,5 @@
 """A sum tree: numbers that are changed, or found by a point in their running sum, in O(log size) vector operations."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Unrolls in device variables, written step by step by the act step and read as a whole by the learner."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

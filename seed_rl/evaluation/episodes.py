@@ -1,7 +1,5 @@
 """Plays complete episodes with a policy, and reports evaluations of runs as text and JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

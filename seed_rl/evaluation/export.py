@@ -1,7 +1,5 @@
 """Exports a policy as a SavedModel that acts on a batch without seed_rl; the caller keeps the state."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Films of episodes with the score below the picture, as MP4 and GIF, without a display."""
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import os

@@ -1,7 +1,5 @@
 """Matches and tournaments between policies in games of several players."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import itertools

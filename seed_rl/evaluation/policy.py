@@ -1,7 +1,5 @@
 """The policy of a run: its agent with the weights of a checkpoint, acting on NumPy arrays."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A policy server: the service of a learner that doesn't learn, with the weights of a run's checkpoints."""
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

@@ -6,8 +6,6 @@ stratified percentile bootstrap, which resamples runs within each task and so es
 the authors' package rliable, last released in 2024, would add ten dependencies for the same functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """The compiled act step: everything the device does with a batch of observations, in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Central inference on one device: from actors' requests to finished unrolls in a store."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

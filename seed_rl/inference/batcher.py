@@ -1,7 +1,5 @@
 """Collects requests from many streams into inference batches."""
 
-from __future__ import annotations
-
 import collections
 import threading
 import time

@@ -1,7 +1,5 @@
 """Each environment's position in its unrolls: NumPy bookkeeping that feeds the compiled act step."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from seed_rl.buffers.slots import SlotPool

@@ -1,7 +1,5 @@
 """Returns and lengths of episodes, from the rewards that actors send."""
 
-from __future__ import annotations
-
 import collections
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Leases of environment ids to actors."""
 
-from __future__ import annotations
-
 import dataclasses
 import heapq
 import secrets

@@ -1,7 +1,5 @@
 """Acts for opponents with frozen weights, beside the learning agent and in the same inference batches."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import threading

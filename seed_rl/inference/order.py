@@ -1,7 +1,5 @@
 """The order in which environments are acted for and weights change: free, or one that another run repeats."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Central inference as the actors' server sees it: joins, streams, and requests for the inference threads."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import logging

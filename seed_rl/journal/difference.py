@@ -1,7 +1,5 @@
 """The first difference between two journals."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -11,8 +11,6 @@ kill at any byte leaves all complete chunks usable.
     digest 40 9f1c... 03e2...  digests of all variables after 40 updates, together and each
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading

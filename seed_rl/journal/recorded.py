@@ -1,7 +1,5 @@
 """Records the order of acting and learning in a journal."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

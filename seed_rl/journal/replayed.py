@@ -1,7 +1,5 @@
 """Prescribes the order of acting and learning that a journal recorded."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import threading

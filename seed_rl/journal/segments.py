@@ -1,7 +1,5 @@
 """The content of a journal: a segment for each process that was the learner of the run."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

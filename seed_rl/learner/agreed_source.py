@@ -1,7 +1,5 @@
 """The batch source of a learner host: agrees with the other hosts on each batch and counts the frames trained on."""
 
-from __future__ import annotations
-
 from seed_rl.experiment import Experiment
 from seed_rl.learner.collectives import Link
 from seed_rl.learner.progress import Counters

@@ -1,7 +1,5 @@
 """Assembles central inference and the batch source around an unroll store on each inference device."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Builds a learner: agent and optimizers on their devices, the state of a checkpoint, inference, and a server."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import os

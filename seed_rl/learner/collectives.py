@@ -5,8 +5,6 @@ heartbeats of all hosts; it is used for nothing else. Agents are built in the st
 (`learner.replicas`), so some of those devices are free to act. Sums over hosts are operations of the compiled update.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import itertools

@@ -1,7 +1,5 @@
 """The gradients of a minibatch, averaged over training devices and hosts."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """The optimizers of an agent's groups of variables: norms of their gradients, clipping, and the step itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 What they then tell each other is in `learner.collectives`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The one training loop."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import time

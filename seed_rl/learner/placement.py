@@ -1,7 +1,5 @@
 """Chooses the memory of a replay, on the accelerator or on the host."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Mapping

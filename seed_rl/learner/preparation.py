@@ -1,7 +1,5 @@
 """What happens to a batch before its first optimizer step: running statistics move, and targets are computed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """How far a run is: counters and recent episodes, saved with its checkpoints."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math

@@ -5,8 +5,6 @@ averaged, so that an update is the same on one device and on many. With several 
 copies of the weights, refreshed after every update: a compiled step can't read variables of another device.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Besides the newest checkpoints a run keeps `best.npz`, written after the evaluat
 return, and `frames-<n>.npz`, written after each multiple of `Logs.keep_every_frames`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import logging

@@ -1,7 +1,5 @@
 """The split of a host's devices into training and inference devices."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

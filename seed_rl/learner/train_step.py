@@ -1,7 +1,5 @@
 """One learner update: one or several optimizer steps from a batch of unrolls."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Shapes: M steps in a pass, R replicas, n sequences in a step of a replica, so B = M R n in a batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Settings of the trunk, the network below an agent's heads. This module does not import TensorFlow."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import re

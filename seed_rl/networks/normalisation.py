@@ -5,8 +5,6 @@ before its first optimizer step, from centred moments (`Agent.moments`), which c
 devices.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

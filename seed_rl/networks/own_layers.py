@@ -1,7 +1,5 @@
 """Custom Keras layers, named by `module:Class`: their interface, and errors that point into their source."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

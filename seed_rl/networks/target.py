@@ -1,7 +1,5 @@
 """Target networks: frozen copies that track the weights of a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

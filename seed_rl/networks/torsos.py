@@ -5,8 +5,6 @@ stack. Images are uint8, or floats such as standardised frames or boards times 2
 Weights are float32; computation and features have the compute dtype of `TrunkConfig.dtype`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Shapes: T steps, B environments, images of H x W pixels and C channels, F features.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Mapping
 from typing import Any, NamedTuple

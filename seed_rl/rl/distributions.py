@@ -4,8 +4,6 @@ Shapes: any leading axes (written ...), P parameters, K components of an action,
 float32, whatever the dtype of the parameters.
 """
 
-from __future__ import annotations
-
 import abc
 import math
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Shapes: any leading axes (written ...), N values, which are A actions or the values of K choices one after another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fleets: the actors of a run, supervised by one thread per actor that restarts it when it ends."""
 
-from __future__ import annotations
-
 import abc
 import contextlib
 import dataclasses

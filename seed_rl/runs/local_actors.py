@@ -1,7 +1,5 @@
 """Actors on this machine, as processes or as threads of the learner's process."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Measures the rates that a plan needs on this machine, in about ten seconds."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -16,8 +16,6 @@ The server's thread and the lock limit a process. If its accelerators can do mor
 on one machine: each is a learner host with a share of the accelerators.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

@@ -1,7 +1,5 @@
 """Runs that are recorded in a journal, or whose acting and learning alternate: both can be reproduced bit for bit."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Executes a recorded run again."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import gc

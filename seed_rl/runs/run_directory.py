@@ -1,7 +1,5 @@
 """The log directory of a run, which belongs to one configuration and one learner at a time, and the log in it."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

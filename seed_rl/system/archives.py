@@ -4,8 +4,6 @@ Its last bytes, the comment of the .npz archive, are the SHA-256 of all others. 
 takes no more memory than its size.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

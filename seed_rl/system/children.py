@@ -1,7 +1,5 @@
 """Processes of this program that others of it start."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Files that are never half written, locks, directories of sockets, and failures of files that a run survives."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """Memory of the host: what is free, within the limits of the control groups too, and how the allocator keeps it."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

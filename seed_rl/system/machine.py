@@ -1,7 +1,5 @@
 """The processor and the versions of packages on which the result of a computation depends."""
 
-from __future__ import annotations
-
 import platform
 from importlib import metadata
 

@@ -1,7 +1,5 @@
 """Keeps the output of native libraries off the terminal: TensorFlow prints lines that no setting silences."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import glob

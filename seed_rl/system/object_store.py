@@ -1,7 +1,5 @@
 """Files in object stores (`gs://`, `s3://` and fsspec's other protocols), read like local files."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

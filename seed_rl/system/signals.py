@@ -1,7 +1,5 @@
 """Signal handling: SIGINT, SIGTERM and SIGHUP ask a run to end with a checkpoint."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

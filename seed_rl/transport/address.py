@@ -1,7 +1,5 @@
 """The addresses at which a learner can listen: `host:port` or `unix:/path`."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

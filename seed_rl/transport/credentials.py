@@ -6,8 +6,6 @@ from a file or the environment variable SEED_RL_TOKEN, never from the command li
 can see.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hmac
 import os

@@ -1,7 +1,5 @@
 """Limits per host: on lines in the learner's log, and on refused joins."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

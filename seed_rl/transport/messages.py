@@ -4,8 +4,6 @@ Peers aren't trusted: every `read_...` function raises a ValueError for malforme
 invalid values. The dataclasses check their own values; the remaining checks are here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """The learner's side: serves actors on one thread and passes their steps to a `Service`."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging

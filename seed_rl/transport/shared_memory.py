@@ -4,8 +4,6 @@ The actor allocates the memory and offers it in the metadata of its stream; the 
 memory has no name in any file system, so it is freed once both processes are gone, however they end.
 """
 
-from __future__ import annotations
-
 import fcntl
 import mmap
 import os

@@ -4,8 +4,6 @@ A checkpoint is written under another name, flushed to disk and renamed: a file 
 A run keeps its newest checkpoints, the best one, and if configured one per interval of environment frames.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The members of a league: past policies of a run, and the agent's results against them."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import csv

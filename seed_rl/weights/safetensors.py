@@ -1,7 +1,5 @@
 """Safetensors files, the Hugging Face Hub's format of weights: a JSON header, then the content of the arrays."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

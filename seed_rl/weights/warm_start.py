@@ -1,7 +1,5 @@
 """Starts a run with the weights of another one (`Experiment.init_from`)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Connects to a Ray cluster and explains failures in one sentence."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """A fleet of Ray actors, which adapts to the nodes of the cluster."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import logging

@@ -1,7 +1,5 @@
 """Several learner hosts on a cluster: Ray places each on a node of its own, and the first starts the others."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging
