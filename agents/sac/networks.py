@@ -1,12 +1,13 @@
 """The networks of the SAC agent. Shapes: T steps, B sequences, F features, K action dimensions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from seed_rl.agents.sac.config import SAC
-from seed_rl.networks.torsos import Chain, dense
+from seed_rl.networks.torsos import dense
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.types import Unroll
 
@@ -20,7 +21,7 @@ class Actor(TrunkModel):
 
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Maps features [T, B, F] to policy parameters."""
-        return self._head(features)
+        return _through(self._head, features)
 
 
 class Critics(keras.Model):
@@ -41,11 +42,17 @@ class Critics(keras.Model):
     def call(self, features: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """The values of `actions` [T, B, K], scaled to [-1, 1], in states with these `features`: float32 [2, T, B]."""
         inputs = tf.concat([features, actions], axis=-1)
-        return tf.stack([tf.squeeze(head(inputs), axis=-1) for head in self._heads])
+        return tf.stack([tf.squeeze(_through(head, inputs), axis=-1) for head in self._heads])
 
 
-def _head(config: SAC, outputs: int, name: str) -> Chain:
+def _head(config: SAC, outputs: int, name: str) -> list[Any]:
     layers: list[Any] = []
     for index in range(config.head_layers):
         layers += dense(config, config.hidden, f"{name}_hidden_{index}", is_last=False)
-    return Chain([*layers, keras.layers.Dense(outputs, dtype="float32", name=name)], config.dtype, f"{name}_head")
+    return [*layers, keras.layers.Dense(outputs, dtype="float32", name=name)]
+
+
+def _through(layers: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
+    for layer in layers:
+        x = layer(x)
+    return x
