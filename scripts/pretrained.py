@@ -53,7 +53,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Compare hashes, and play episodes: does the 95 % interval of their mean overlap with the stated one?"""
+    """Compare hashes, and play episodes: does the 95-percent interval of their mean overlap with the stated one?"""
     load_tensorflow()
     from seed_rl.evaluation.episodes import evaluate_run
     from seed_rl.studies.hub import DEVIATIONS
