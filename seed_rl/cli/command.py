@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from seed_rl.cli.flags import Flag
 from seed_rl.envs.base import EnvironmentFailed
+from seed_rl.system.object_store import is_url
 
 
 class UsageError(Exception):
@@ -47,6 +48,8 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True) -> None:
       UsageError: one can't, or exists although it must not.
     """
     for path in paths:
+        if is_url(path):
+            raise UsageError(f"--output must be a local path, got {path}")
         parent = os.path.dirname(path) or "."
         if not os.path.isdir(parent):
             raise UsageError(f"--output {path} can't be written: there is no directory {parent}")

@@ -63,9 +63,11 @@ class RecordedRun(NamedTuple):
         """Return the last return (evaluation if available) in percent, where 0 is a random policy and 100 a human.
 
         Raises:
-          ConfigError: the environment has no reference scores.
+          ConfigError: the run is a CSV file, or the environment has no reference scores.
           OSError, ConfigError: the configuration can't be read.
         """
+        if self.series:
+            raise ConfigError("CSV files can't be normalised: expected log directories, which name the environment")
         last = [row[name] for row in self.rows for name in ("eval/episode_return", "episode_return") if name in row]
         score = saved_config.load_saved(self.place).env.human_normalised(last[-1])
         if score is None:

@@ -74,6 +74,7 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         ("serve a --logdir=b", "expected a single log directory"),
         ("serve a --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("plot", "expected at least one log directory"),
+        ("plot x --output=gs://bucket/x.png", "--output must be a local path, got gs://bucket/x.png"),
         (f"plot x --output={__file__}", "exists already: choose another name, or --overwrite"),
         (f"sweep {CATCH} --seeds=0", "--seeds must be a positive number of runs or a list of seeds, got 0"),
         (f"sweep {CATCH} --seeds=a", "--seeds must be whole numbers, got a"),

@@ -218,3 +218,5 @@ def test_a_score_is_the_last_return_normalised_and_an_environment_without_humans
     assert RecordedRun(str(tmp_path / "pong"), rows, None).last_score() == pytest.approx(50.0)
     with pytest.raises(ConfigError, match="catch can't be normalised: its environment has no human reference score"):
         RecordedRun(str(tmp_path / "catch"), rows, None).last_score()
+    with pytest.raises(ConfigError, match="CSV files can't be normalised: expected log directories"):
+        RecordedRun("pong.csv", rows, None, "pong").last_score()

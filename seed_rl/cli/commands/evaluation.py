@@ -220,9 +220,6 @@ def _usable_run(values: flags.FlagValues, place: str | None, *names: str) -> Ite
         raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
     given = values.output if "output" in values else None
     given = [given] if isinstance(given, str) else given
-    for path in given or ():
-        if is_url(path):
-            raise UsageError(f"--output must be a local path, got {path}")
     check_outputs(given or ())
     with opened(place or policies.folder(values.pretrained)) as logdir:
         if not is_url(logdir):
