@@ -129,6 +129,6 @@ class Progress:
         counters = Counters(**state["counters"])
         for field in dataclasses.fields(counters):
             value = number(vars(counters), field.name)
-            if not 0 <= value < math.inf or (type(value) is float and field.type == "int"):
+            if not 0 <= value < math.inf or (type(value) is float and type(field.default) is int):
                 raise ValueError(f"{field.name} is {value}")
         self.counters = counters
