@@ -136,8 +136,9 @@ class Learner:
             yield last
 
     def _open_log(self) -> RunLog:
-        resume_frames = self.counters.env_frames if self.counters.learner_updates or self.restored_from else None
-        sinks = sinks_of(self.experiment, self.logdir, resume_frames, is_first=self.replicas.is_first)
+        continues = self.counters.learner_updates or self.restored_from
+        resumed = (self.counters.env_frames, self.counters.seconds) if continues else None
+        sinks = sinks_of(self.experiment, self.logdir, resumed, is_first=self.replicas.is_first)
         return RunLog(self._run_state, sinks, self.experiment.logs.metrics_interval_s)
 
     def _update(self, batch: Batch) -> dict[str, float]:

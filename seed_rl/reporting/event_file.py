@@ -29,13 +29,13 @@ class EventFile(RecordFile, Sink):
     disk: they leave a partial record, which hides all later records from TensorBoard.
     """
 
-    def __init__(self, experiment: Experiment, logdir: str, resume_frames: int | None, started: float):
+    def __init__(self, experiment: Experiment, logdir: str, resumed: tuple[int, float] | None, started: float):
         """Open the file; see `reporting.sinks.sinks_of`. Its name contains `started`, seconds since the epoch."""
         name = f"{PREFIX}.{started:017.6f}.{socket.gethostname()}.{os.getpid()}"
         super().__init__(os.path.join(logdir, name))
         simple = bool | int | float | str
         settings = {k: v if isinstance(v, simple) else str(v) for k, v in experiment.to_json().items()}
-        step = 0 if resume_frames is None else resume_frames + 1
+        step = 0 if resumed is None else resumed[0] + 1
         head = (
             Event(file_version="brain.Event:2", source_metadata=SourceMetadata(writer="seed_rl")),
             Event(step=step, session_log=SessionLog(status=SessionLog.START)),

@@ -101,13 +101,13 @@ class MetricsFile(RecordFile, Sink):
     lines are moved into `metrics.unreadable`.
     """
 
-    def __init__(self, logdir: str, resume_frames: int | None):
+    def __init__(self, logdir: str, resumed: tuple[int, float] | None):
         """Open the file; see `reporting.sinks.sinks_of` for the arguments."""
         path = os.path.join(logdir, FILE)
-        if resume_frames is not None and os.path.exists(path):
-            _keep_until(path, resume_frames)
+        if resumed is not None and os.path.exists(path):
+            _keep_until(path, *resumed)
         super().__init__(path)
-        if resume_frames is None:
+        if resumed is None:
             self._file.truncate(0)
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
@@ -153,10 +153,13 @@ def _row(line: bytes) -> dict[str, float]:
     return {name: number(found, name) for name in found}
 
 
-def _keep_until(path: str, frames: int) -> None:
-    """Remove rows after `frames`, and move damaged lines before them into a separate file."""
+def _keep_until(path: str, frames: int, seconds: float) -> None:
+    """Remove rows after this point of the run, and move damaged lines before it into a separate file."""
+    end = (frames, seconds)
     with open(path, "rb") as file:
-        is_kept = [None if row is None else row["env_frames"] <= frames for _, row in _lines(file)]
+        is_kept = [
+            None if row is None else (row["env_frames"], row.get("seconds", 0.0)) <= end for _, row in _lines(file)
+        ]
     last = max((n for n, kept in enumerate(is_kept) if kept), default=0)
     damaged = {n for n, kept in enumerate(is_kept) if kept is None or (not kept and n < last)}
     copy = f"{path.removesuffix('.jsonl')}.unreadable" if damaged else os.devnull

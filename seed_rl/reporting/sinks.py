@@ -65,13 +65,15 @@ class RetryingSink(Sink):
             _log.error("%s could not be closed (%s)", self._name, reason(error))
 
 
-def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_first: bool = True) -> list[Sink]:
+def sinks_of(
+    experiment: Experiment, logdir: str, resumed: tuple[int, float] | None, is_first: bool = True
+) -> list[Sink]:
     """Open the sinks of a run and save its configuration.
 
     Args:
       experiment: experiment of the run.
       logdir: directory of the run; created if it does not exist.
-      resume_frames: `env_frames` of the checkpoint from which the run continues; None for a new run.
+      resumed: `env_frames` and `seconds` of the checkpoint from which the run continues; None for a new run.
       is_first: whether this is the first learner host, which also makes films and reports to Weights & Biases if the
         experiment says so.
     """
@@ -80,14 +82,14 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_
 
     def files() -> Sink:
         save_config(experiment, logdir)
-        return MetricsFile(logdir, resume_frames)
+        return MetricsFile(logdir, resumed)
 
     sinks: list[Sink] = [
         RetryingSink(f"the configuration and {FILE}", files),
-        RetryingSink(PREFIX, lambda: EventFile(experiment, logdir, resume_frames, started)),
+        RetryingSink(PREFIX, lambda: EventFile(experiment, logdir, resumed, started)),
     ]
     if experiment.logs.wandb_project and is_first:
-        sinks.append(RetryingSink("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
+        sinks.append(RetryingSink("Weights & Biases", lambda: WandbRun(experiment, logdir, resumed)))
     if experiment.logs.film_interval_min and is_first:
         minutes, modules = experiment.logs.film_interval_min, modules_needed(experiment)
         sinks.insert(0, Films(logdir, 60 * minutes, tuple(sinks), modules))  # closed first

@@ -55,11 +55,11 @@ class WandbRun(Sink):
     increase even when a run resumes from a checkpoint: `progress/env_frames` is the horizontal axis.
     """
 
-    def __init__(self, experiment: Experiment, logdir: str, resume_frames: int | None):
+    def __init__(self, experiment: Experiment, logdir: str, resumed: tuple[int, float] | None):
         """Start the run; see `reporting.sinks.sinks_of`."""
         self._experiment = experiment
         self._logdir = logdir
-        self._id = _run_id(logdir, resume_frames is not None)
+        self._id = _run_id(logdir, resumed is not None)
         self._rows: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="wandb", daemon=True)
         self._thread.start()

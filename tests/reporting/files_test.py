@@ -24,8 +24,9 @@ STARTS = iter(range(1, 100))
 
 
 def write(logdir, resume, *frames, **scalars):
-    """A start of a run that writes rows at these frames."""
-    files = (MetricsFile(str(logdir), resume), EventFile(CATCH, str(logdir), resume, started=float(next(STARTS))))
+    """A start of a run that writes rows at these frames; one that continues does so from the end of a second."""
+    resumed = None if resume is None else (resume, 1.0)
+    files = (MetricsFile(str(logdir), resumed), EventFile(CATCH, str(logdir), resumed, started=float(next(STARTS))))
     for file in files:
         for n in frames:
             file.write({"env_frames": n, "loss/total": n / 10, **scalars}, wall_time=1000.0 + n)
@@ -51,6 +52,14 @@ def test_curves_continue_from_the_checkpoint_or_begin_anew(tmp_path, starts, fra
         write(tmp_path, *start)
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == frames
     assert [event.step for event in events(tmp_path)] == frames
+
+
+def test_a_row_after_the_checkpoint_without_new_frames_is_removed(tmp_path):
+    for seconds in (0.5, 1.0, 1.5):
+        write(tmp_path, None if seconds == 0.5 else 20, 20, seconds=seconds)
+    assert [row["seconds"] for row in metrics.read(str(tmp_path))] == [0.5, 1.0, 1.5]
+    write(tmp_path, 20, 30, seconds=2.0)
+    assert [row["seconds"] for row in metrics.read(str(tmp_path))] == [0.5, 1.0, 2.0]
 
 
 def test_rows_are_lines_that_can_be_read_at_once(tmp_path):

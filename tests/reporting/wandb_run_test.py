@@ -88,7 +88,7 @@ def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row_and_nothin
     somebody(WANDB_MODE="offline")
     (tmp_path / "vtrace").mkdir()
     report(tmp_path / "vtrace", 10, 20)
-    report(tmp_path / "vtrace", 30, resumed=20)
+    report(tmp_path / "vtrace", 30, resumed=(20, 1.0))
     (first, _, _, before), (second, axis, config, after) = stored(tmp_path / "vtrace")
     assert first.run_id == second.run_id == (tmp_path / "vtrace/wandb_id").read_text().strip()
     assert (second.project, second.display_name, axis) == ("tests", "vtrace", "progress/env_frames")
