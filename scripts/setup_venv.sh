@@ -126,7 +126,6 @@ begin_compiling() {
 # uv takes a quarter of pip's time but ignores pip's settings, such as another index; pip takes over if it fails.
 install_lock() {
   local verified=(--require-hashes --requirement "$1")
-  logged "${pip[@]}" install --progress-bar off --require-hashes --requirement requirements/build.lock
   "$venv/bin/uv" pip install "${@:2}" --python "$venv/bin/python" "${verified[@]}" >>"$log" 2>&1 </dev/null ||
     logged "${pip[@]}" install --progress-bar off "${verified[@]}"
 }
@@ -140,6 +139,7 @@ install() {
   fi
   rm -f -- "$stamp"
   ! has_engine || begin_compiling
+  logged "${pip[@]}" install --progress-bar off --require-hashes --requirement requirements/build.lock
   # Bytecode only for what every process imports: most modules of the other packages are never imported.
   [[ $kind == docs ]] || install_lock requirements/runtime.lock --compile-bytecode
   [[ $kind != docs ]] || install_lock requirements/docs.lock

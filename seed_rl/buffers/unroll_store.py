@@ -60,7 +60,10 @@ class UnrollStore:
         return self.nbytes // (self.num_slots + 1)
 
     def write(self, writes: StepWrites, step: Unroll) -> None:
-        """Stores one step of each of B environments, fields [B, ...]. Called within the compiled act step."""
+        """Stores one step of each of B environments, fields [B, ...]. Called within the compiled act step.
+
+        `step.initial_state` is the state before this step.
+        """
         depth = writes.slots.shape[0]
         indices = tf.reshape(tf.stack([writes.slots, writes.positions], axis=-1), [-1, 2])
         repeated = tf.nest.map_structure(lambda t: tf.concat([t] * depth, axis=0), step._replace(initial_state=()))

@@ -213,7 +213,7 @@ class JoinedSource(Source):
     """
 
     def __init__(self, sources: Sequence[Source]):
-        """There is at least one source; their order is that of the training devices that they feed."""
+        """The sources, at least one, are in the order of the training devices that they feed."""
         self.taken = 0
         self._sources = sources
         self._batches: list[Batch | None] = [None] * len(sources)

@@ -139,7 +139,7 @@ class ValueHead(keras.layers.Dense):
 
 
 def relu(normalised: bool, dtype: str, name: str) -> list[Any]:
-    """The layers after a convolution or dense layer `name`: layer normalisation if wanted, and a ReLU."""
+    """What follows layer `name`: layer normalisation over the last axis (arXiv:1607.06450) if wanted, and a ReLU."""
     norm = [keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name=f"{name}_norm")] if normalised else []
     return [*norm, keras.layers.Activation("relu", dtype=dtype, name=f"{name}_relu")]
 

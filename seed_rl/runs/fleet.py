@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 STABLE_SECONDS = 30.0
 """A failure within this time of the actor's start counts as early."""
 MAX_FAILURES = 3
-"""An actor is given up after so many early failures in a row; kills don't count."""
+"""Number of early failures in a row after which an actor is given up; kills don't count."""
 
 
 class ActorFailed(RuntimeError):
