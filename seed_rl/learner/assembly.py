@@ -51,7 +51,7 @@ def assemble(
     """Build central inference and the batch source it feeds, with a seed that is different for each start of a run.
 
     Raises:
-      DoesNotFit: a store needs more memory than is free.
+      ConfigError: a store needs more memory than is free.
     """
     devices = replicas.inference_devices
     agents, copy_weights = replicas.acting_agents(agent, experiment.build_agent, order.whole_weights)

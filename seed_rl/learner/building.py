@@ -39,13 +39,12 @@ def build_learner(
     It serves actors at the address, `host:port` or `unix:/path`. The link connects hosts that train the same model.
 
     Raises:
-      BadDevices: the requested devices don't exist, or don't fit the batch.
       CannotAct: the agent does not support these environments.
       CannotBuild: the environments can't be built here to read their spaces.
       CheckpointError: the newest checkpoint is not usable, or `Experiment.init_from` isn't.
-      ConfigError: Weights & Biases can't be used here, or hosts differ in their environments or devices.
+      ConfigError: the requested devices don't exist or don't fit the batch, the replay needs more memory than is free,
+        Weights & Biases can't be used here, or hosts differ in their environments or devices.
       HostLost: another host is gone.
-      DoesNotFit: the replay needs more memory than is free.
     """
     check_wandb(experiment.logs)
     link.compare({"the environments' spaces": repr(experiment.env_spec())})  # shapes depend on them

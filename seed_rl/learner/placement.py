@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 from tensorflow.python.client import device_lib
 
+from seed_rl.experiment import ConfigError
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.system import devices
 from seed_rl.system.devices import HOST
@@ -23,10 +24,6 @@ USABLE_PERCENT = 90
 batches, metrics and checkpoints, actors on the same host, and fragmentation."""
 
 
-class DoesNotFit(ValueError):
-    """There is too little memory; the message gives the need, the free memory and a capacity that would fit."""
-
-
 def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -> str:
     """Choose the device for a store by the memory that is free now, and log it.
 
@@ -41,7 +38,7 @@ def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -
       TensorFlow's name of the device: "GPU:0", "TPU:0" or "CPU:0".
 
     Raises:
-      DoesNotFit: too little memory is free.
+      ConfigError: too little memory is free; the message gives the need, the free memory and a capacity that would fit.
     """
     free = free_memory(device)
     device = choose_device(wanted, sizes, {**free, HOST: free[HOST] // sharers})
@@ -72,7 +69,7 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
     else:
         subject = f"a replay of {sizes.replay_capacity:,} sequences, with {in_progress:,} more in progress,"
         remedy = f"a Replay.capacity of at most {_round_down(fitting):,} fits" if fitting > 0 else "not even one fits"
-    raise DoesNotFit(
+    raise ConfigError(
         f"{subject} needs "
         f"{_in_bytes(sizes.store_nbytes)} ({_in_bytes(sizes.slot_nbytes)} each), and {_in_bytes(usable[largest])} of "
         f"{_memory_of(largest)} memory are free: {remedy}"

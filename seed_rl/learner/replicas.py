@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.experiment import Experiment
+from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner.hosts import ALONE, Hosts
-from seed_rl.learner.split import BadDevices, split
+from seed_rl.learner.split import split
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 
@@ -35,7 +35,7 @@ class Replicas:
           hosts: hosts that train together, each on its part of the batch.
 
         Raises:
-          BadDevices: the devices don't exist or don't fit the batch, as in `split`.
+          ConfigError: the devices don't exist or don't fit the batch, as in `split`.
         """
         make_logical_cpus(experiment.devices.logical_cpus)
         self.hosts = hosts
@@ -144,7 +144,7 @@ def make_logical_cpus(count: int) -> None:
     """Split the CPU into a number of logical devices.
 
     Raises:
-      BadDevices: TensorFlow has made its devices already.
+      ConfigError: TensorFlow has made its devices already.
     """
     cpu = tf.config.list_physical_devices("CPU")[0]
     if count == len(tf.config.get_logical_device_configuration(cpu) or [cpu]):
@@ -152,19 +152,19 @@ def make_logical_cpus(count: int) -> None:
     try:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
     except RuntimeError as error:
-        raise BadDevices(f"Devices.logical_cpus = {count} comes too late: TensorFlow has devices already") from error
+        raise ConfigError(f"Devices.logical_cpus = {count} comes too late: TensorFlow has devices already") from error
 
 
 def _available() -> list[str]:
     if devices.is_without_its_tpu():
-        raise BadDevices("this TensorFlow is the build for TPUs, and finds none: on a CPU, install tensorflow")
+        raise ConfigError("this TensorFlow is the build for TPUs, and finds none: on a CPU, install tensorflow")
     if tf.config.list_physical_devices("TPU"):
         _tpu()
     for kind in ("TPU", "GPU", "CPU"):
         found = tf.config.list_logical_devices(kind)
         if found:
             return [device.name.rpartition("/device:")[2] for device in found]
-    raise BadDevices("TensorFlow has no devices")
+    raise ConfigError("TensorFlow has no devices")
 
 
 def _strategy(training: Sequence[str], hosts: Hosts) -> tf.distribute.Strategy:

@@ -4,11 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from seed_rl.experiment import Experiment
-
-
-class BadDevices(ValueError):
-    """Devices don't exist or don't fit the batch; the message is one sentence."""
+from seed_rl.experiment import ConfigError, Experiment
 
 
 class Split(NamedTuple):
@@ -32,16 +28,16 @@ def split(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> S
       hosts: hosts that each have an equal part of every batch.
 
     Raises:
-      BadDevices: a device doesn't exist, or the batch or the environments can't be divided evenly.
+      ConfigError: a device doesn't exist, or the batch or the environments can't be divided evenly.
     """
     batch_size = experiment.batch_size
     if batch_size % hosts:
-        raise BadDevices(f"Experiment.batch_size ({batch_size}) must be a multiple of the number of hosts ({hosts})")
+        raise ConfigError(f"Experiment.batch_size ({batch_size}) must be a multiple of the number of hosts ({hosts})")
     misfit_of = functools.partial(_misfit, experiment=experiment, hosts=hosts)
     training, inference = experiment.devices.training, experiment.devices.inference
     for name in (*training, *inference):
         if name not in available:
-            raise BadDevices(f"there is no device {name!r}, only {', '.join(available)}")
+            raise ConfigError(f"there is no device {name!r}, only {', '.join(available)}")
     first = (available[0],)
     if training and not inference:
         idle = tuple(name for name in available if name not in training)
@@ -55,7 +51,7 @@ def split(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> S
     chosen = Split(training, inference)
     misfit = misfit_of(chosen)
     if misfit:
-        raise BadDevices(misfit)
+        raise ConfigError(misfit)
     return chosen
 
 

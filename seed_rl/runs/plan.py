@@ -124,7 +124,7 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
     """Compute what an experiment's learner needs, given the round-trip time to its actors.
 
     Raises:
-      BadDevices: the work can't be divided among the accelerators.
+      ConfigError: the work can't be divided among the accelerators.
     """
     size = experiment.actors.envs_per_group
     devices = _devices(experiment, rates.accelerators)

@@ -219,7 +219,6 @@ class Run:
         load_tensorflow()
         from seed_rl.learner.collectives import connect
         from seed_rl.learner.replicas import make_logical_cpus
-        from seed_rl.learner.split import BadDevices
         from seed_rl.system import devices
 
         if self.accelerator and not devices.accelerators(self.accelerator):
@@ -227,10 +226,7 @@ class Run:
             kind = self.accelerator.upper()
             raise ConfigError(f"TensorFlow finds no {kind} here, only {found}; see `seed_rl doctor`")
         if self.hosts.count > 1:  # before the server, which initialises the devices
-            try:
-                make_logical_cpus(self.experiment.devices.logical_cpus)
-            except BadDevices as error:
-                raise ConfigError(str(error)) from error
+            make_logical_cpus(self.experiment.devices.logical_cpus)
         return connect(self.hosts, common_settings(self.experiment), stop)
 
     def _new_learner(self, link: Link, order: Order) -> Learner:
@@ -238,8 +234,6 @@ class Run:
         import tensorflow as tf
 
         from seed_rl.learner.building import build_learner
-        from seed_rl.learner.placement import DoesNotFit
-        from seed_rl.learner.split import BadDevices
         from seed_rl.weights.checkpoints import CheckpointError
 
         address = self._served_at or self.address
@@ -247,7 +241,7 @@ class Run:
             address = f"unix:{self._cleanup.enter_context(socket_directory())}/learner.sock"
         try:
             return build_learner(self.experiment, self._directory, address, self.security, link, order)
-        except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
+        except (CannotAct, CannotBuild, CheckpointError) as error:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:
             raise ConfigError("the agent's networks need more memory than is free") from error

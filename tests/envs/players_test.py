@@ -13,8 +13,8 @@ from seed_rl.envs.catch import Catch
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.evaluation.film import film
-from seed_rl.experiment import Actors, Devices, Experiment
-from seed_rl.learner.split import BadDevices, split
+from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
+from seed_rl.learner.split import split
 from tests.support.leaving_game import Leaving
 
 LEAVING = PettingZoo("tests.support.leaving_game", players=3, roles=("runner", "sitter"))
@@ -39,7 +39,7 @@ def test_groups_and_evaluation_have_whole_games(actors, sentence):
 
 def test_evaluation_has_whole_games_on_each_device():
     whole = Experiment(ThreePlayers(), VTrace(), actors=Actors(2, 1, 6, 3), devices=Devices(GPUS[:2], GPUS[2:]))
-    with pytest.raises(BadDevices, match="num_eval_envs must be a multiple of 3 players times the number of inference"):
+    with pytest.raises(ConfigError, match="num_eval_envs must be a multiple of 3 players times the number of"):
         split(whole, GPUS)
 
 

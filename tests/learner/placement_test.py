@@ -3,10 +3,10 @@ import logging
 
 import pytest
 
-from seed_rl.experiment import Experiment
+from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.learner import placement
-from seed_rl.learner.placement import DoesNotFit, choose_device, free_memory, place_store
+from seed_rl.learner.placement import choose_device, free_memory, place_store
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
 
@@ -56,7 +56,7 @@ def test_a_replay_is_on_the_device_if_it_fits_there(wanted, device_gb, host_gb, 
     ids=["the host is the device", "not even one", "without a replay"],
 )
 def test_a_store_that_does_not_fit_is_refused(sizes, free_gb, message):
-    with pytest.raises(DoesNotFit) as error:
+    with pytest.raises(ConfigError) as error:
         choose_device("device", sizes, {"CPU:0": free_gb * GB})
     assert message in str(error.value)
 
@@ -67,7 +67,7 @@ def test_a_store_that_does_not_fit_is_refused(sizes, free_gb, message):
 )
 def test_a_refusal_names_a_capacity_that_fits(wanted, memory, capacity, device):
     free = {"CPU:0": int(22.4 * GB), "TPU:0": int(20.0445 * GB)}
-    with pytest.raises(DoesNotFit) as error:
+    with pytest.raises(ConfigError) as error:
         choose_device(wanted, store(100_000, 64, 876_000), free)
     assert str(error.value) == (
         "a replay of 100,000 sequences, with 64 more in progress, needs 87.7 GB (876 kB each), "
@@ -81,7 +81,7 @@ def test_stores_share_the_memory_of_the_host_and_are_logged(monkeypatch, caplog)
     with caplog.at_level(logging.INFO, "seed_rl.learner.placement"):
         assert place_store(STORE, "auto", "GPU:1") == "GPU:1"
         assert place_store(STORE, "host", "GPU:1", sharers=2) == "CPU:0"
-    with pytest.raises(DoesNotFit, match="7.8 GB of host memory"):
+    with pytest.raises(ConfigError, match="7.8 GB of host memory"):
         place_store(STORE, "host", "GPU:1", sharers=3)
     assert [record.getMessage() for record in caplog.records] == [
         "store of 109 unrolls: 11 GB in device memory (GPU:1)",

@@ -7,9 +7,9 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.cli import doctor
-from seed_rl.experiment import Actors, Devices, Experiment, Replay
+from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Replay
 from seed_rl.learner.replicas import _available, assignment
-from seed_rl.learner.split import BadDevices, Split, split
+from seed_rl.learner.split import Split, split
 from tests.support import zygote
 from tests.support.counting import Counting
 
@@ -81,7 +81,7 @@ def test_training_and_inference_devices(asked, available, expected):
     ],
 )
 def test_impossible_splits_are_named(asked, sentence):
-    with pytest.raises(BadDevices, match=sentence):
+    with pytest.raises(ConfigError, match=sentence):
         split(asked, GPUS)
 
 
@@ -93,7 +93,7 @@ def test_a_device_is_named_once():
 def test_a_build_for_tpus_without_one_is_refused_and_reported(monkeypatch):
     system = [tf.config.PhysicalDevice("/physical_device:TPU_SYSTEM:0", "TPU_SYSTEM")]
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: system if kind == "TPU_SYSTEM" else [])
-    with pytest.raises(BadDevices, match="is the build for TPUs, and finds none"):
+    with pytest.raises(ConfigError, match="is the build for TPUs, and finds none"):
         _available()
     assert doctor.result(doctor._CHECKS["TensorFlow"])[0] == doctor.BROKEN
 

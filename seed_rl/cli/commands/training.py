@@ -11,12 +11,11 @@ from seed_rl.cli import flags
 from seed_rl.cli.command import Failure, UsageError, command
 from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
 from seed_rl.cli.display import RunDisplay
-from seed_rl.experiment import Experiment
+from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs
 from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, check_hosts, find_hosts
-from seed_rl.learner.split import BadDevices
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import duration
@@ -255,7 +254,7 @@ def plan(values: flags.FlagValues) -> int:
     rates, sources = planning.find_rates(experiment, agent, {n: values[n].value for n in planning.Rates._fields})
     try:
         result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
-    except BadDevices as error:
+    except ConfigError as error:
         raise UsageError(f"{error} (set by --accelerators)") from error
     prices = values.learner_price, values.actor_price
     print(planning.text(experiment, rates, sources, values.machine_cores, result, prices))
