@@ -63,6 +63,7 @@ class Checked(gymnasium.Wrapper):
         self._observation: Any = None
         for part in ("observation_space", "action_space"):
             if not isinstance(space := getattr(self.env, part, None), gymnasium.Space):
+                self.env.close()
                 raise self._wrong(part, "a space of Gymnasium", _described(space))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -163,14 +163,19 @@ class Gym(EnvConfig):
         checked = functools.partial(Checked, make_one, self.id, Tolerance(self.failing_episodes))
         if self.vectorization == "async":
             return ProcessVectorEnv([alone(checked)] * num_envs, self.id)
-        return SyncVectorEnv([checked] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+        with contextlib.ExitStack() as made:
+            envs = iter([made.enter_context(contextlib.closing(checked())) for _ in range(num_envs)])
+            env = SyncVectorEnv([lambda: next(envs)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+            made.pop_all()
+        return env
 
 
 def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], masked: Any) -> gymnasium.Env:
     """Builds one environment, to which `masked` is applied last; raises CannotBuild."""
-    with sentences_of(env_id):
+    with sentences_of(env_id), contextlib.ExitStack() as made:
         import_package_of(env_id)
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
+        made.callback(env.close)
         for text in wrappers:
             name, _, arguments = text.partition(" ")
             module, _, attribute = name.partition(":")
@@ -178,7 +183,9 @@ def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], mas
             if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):  # a learner may send this name
                 raise CannotBuild(f"{env_id} can't be made: {name} is not a subclass of gymnasium.Wrapper")
             env = kind(env, **json.loads(arguments or "{}"))
-        return masked(env)
+        env = masked(env)
+        made.pop_all()
+        return env
 
 
 def _wrapper_text(wrapper: Any) -> str:

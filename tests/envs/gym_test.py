@@ -1,5 +1,7 @@
 """Gymnasium's environments as a suite: each vectorization, each kind of space, and where episodes end."""
 
+import itertools
+
 import cv2
 import numpy as np
 import pytest
@@ -274,3 +276,26 @@ def test_environments_that_cannot_be_used_are_closed(monkeypatch):
     with pytest.raises(AttributeError, match="_observe"):  # in the reset that shows whether there are action masks
         Gym(f"{MODULE}:CountedSame-v0", vectorization="vector_entry_point").make(2)
     assert len(closed) == 2
+
+
+def test_environments_are_closed_if_one_cannot_be_made(monkeypatch):
+    closed, numbers, initialise = [], itertools.count(1), Counted.__init__
+
+    def not_the_second(env):
+        initialise(env)
+        if next(numbers) == 2:
+            raise ValueError("one is enough")
+
+    monkeypatch.setattr(Counted, "__init__", not_the_second)
+    monkeypatch.setattr(Counted, "close", lambda env: closed.append(env))
+    counted = f"{MODULE}:Counted-v0"
+    with pytest.raises(CannotBuild, match="one is enough"):
+        Gym(counted).make(3)
+    assert len(closed) == 1
+    with pytest.raises(CannotBuild, match="no_wrapper is not a subclass"):
+        Gym(counted, wrappers=(f"{MODULE}:no_wrapper",)).make(3)
+    assert len(closed) == 2
+    monkeypatch.delattr(Counted, "action_space")
+    with pytest.raises(CannotBuild, match="action_space is declared as a space"):
+        Gym(counted).make(3)
+    assert len(closed) == 3
