@@ -39,7 +39,8 @@ def test_groups_and_evaluation_have_whole_games(actors, sentence):
 
 def test_evaluation_has_whole_games_on_each_device():
     whole = Experiment(ThreePlayers(), VTrace(), actors=Actors(2, 1, 6, 3), devices=Devices(GPUS[:2], GPUS[2:]))
-    with pytest.raises(ConfigError, match="num_eval_envs must be a multiple of 3 players times the number of"):
+    sentence = "num_eval_envs must be a multiple of 3 players times the number of inference"
+    with pytest.raises(ConfigError, match=sentence):
         split(whole, GPUS)
 
 
