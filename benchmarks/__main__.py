@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from benchmarks import BenchmarkError, report
-from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.experiment import ConfigError
 from seed_rl.system.native_output import load_tensorflow
 
@@ -70,7 +70,7 @@ def main(command_line: Sequence[str]) -> int:
         return _run_each(list(parsed), flags)
     try:
         _run(names[0], flags, parsed[names[0]])
-    except (BenchmarkError, CannotBuild, ConfigError) as error:
+    except (BenchmarkError, CannotBuild, ConfigError, EnvironmentFailed) as error:
         print(f"bench: {names[0]}: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,26 +1,24 @@
 """Environments alone: agent steps and frames per second of each suite.
 
-As in an actor, each group of environments is stepped by a thread, with random actions, but nothing is sent. Frames
-include action repeats.
+As in an actor, each group of environments is stepped by a thread, but with random legal actions, and nothing is sent.
+Frames include action repeats.
 """
 
 import argparse
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-import gymnasium
-import numpy as np
 
 from benchmarks import flags
 from benchmarks.report import columns, median
 from benchmarks.timing import spread
 from seed_rl.envs import registry
-from seed_rl.envs.base import CannotBuild, EnvConfig, random_actions
+from seed_rl.envs.base import CannotBuild, EnvConfig, random_play
 from seed_rl.specs import EnvDescription
+from seed_rl.types import EnvOutput
 
 SUITES = {
     "pong": EnvDescription("atari", {"game": "pong"}),
@@ -63,7 +61,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, repeats: int) -> list[float]:
-    """Measure agent steps per second of groups of environments, each stepped by its own thread with random actions.
+    """Measure agent steps per second of groups of environments, each stepped by a thread with random legal actions.
 
     Args:
       config: settings of the environments.
@@ -73,18 +71,18 @@ def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, rep
 
     Raises:
       CannotBuild: the environments are not installed on this machine.
+      EnvironmentFailed: an environment raised an error.
     """
     envs = [config.make(size) for size in group_sizes]
     try:
-        rng = np.random.default_rng(0)
-        actions = [random_actions(config.spec().action, rng, size) for size in group_sizes]
-        for env in envs:
-            env.reset(seed=0)
+        played = [random_play(env, config.spec(), seed) for seed, env in enumerate(envs)]
+        for outputs in played:
+            next(outputs)
         with ThreadPoolExecutor(len(envs)) as pool:
 
             def steps_per_second(duration: float) -> float:
                 deadline = time.monotonic() + duration
-                return sum(pool.map(_steps_per_second, envs, actions, [deadline] * len(envs)))
+                return sum(pool.map(_steps_per_second, played, [deadline] * len(envs)))
 
             steps_per_second(0.1 * seconds)
             return [steps_per_second(seconds / repeats) for _ in range(repeats)]
@@ -93,13 +91,12 @@ def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, rep
             env.close()
 
 
-def _steps_per_second(env: gymnasium.vector.VectorEnv, actions: np.ndarray, deadline: float) -> float:
+def _steps_per_second(outputs: Iterator[EnvOutput], deadline: float) -> float:
     """Measure the total rate of a group of environments until a deadline of the monotonic clock."""
-    started, calls = time.monotonic(), 0
-    while (now := time.monotonic()) < deadline or not calls:
-        env.step(actions)
-        calls += 1
-    return calls * len(actions) / (now - started)
+    started, steps = time.monotonic(), 0
+    while (now := time.monotonic()) < deadline or not steps:
+        steps += len(next(outputs).reward)
+    return steps / (now - started)
 
 
 def table(result: dict[str, Any]) -> str:

@@ -13,8 +13,6 @@ import argparse
 import dataclasses
 from typing import Any
 
-import numpy as np
-
 from benchmarks import flags, streams
 from benchmarks.experiments import Recipe
 from benchmarks.parts import Consumer, LearnerPart
@@ -77,11 +75,9 @@ def _row(experiment: Experiment, actors: int, group_size: int, arguments: argpar
 
 
 def _values(window: streams.Window) -> dict[str, float]:
-    # Each percentile is a latency that actually occurred.
-    milliseconds = np.percentile(1000 * window.latencies, list(PERCENTILES.values()), method="inverted_cdf")
     return {
         "observations": window.observations / window.seconds,
-        **dict(zip(PERCENTILES, milliseconds.tolist(), strict=True)),
+        **window.milliseconds(PERCENTILES),
         "batch": window.observations / window.batches,
         "server_thread": window.server_thread_cpu / window.seconds,
         "inference_thread": window.inference_thread_cpu / window.seconds,

@@ -11,8 +11,6 @@ import os
 import tempfile
 from typing import Any
 
-import numpy as np
-
 from benchmarks import flags, streams
 from benchmarks.experiments import Recipe
 from benchmarks.parts import Consumer, LearnerPart
@@ -75,10 +73,9 @@ def _save(experiment: Experiment, logdir: str) -> None:
 
 
 def _values(window: streams.Window) -> dict[str, float]:
-    milliseconds = np.percentile(1000 * window.latencies, list(PERCENTILES.values()), method="inverted_cdf")
     return {
         "steps": window.observations / window.seconds,
-        **dict(zip(PERCENTILES, milliseconds.tolist(), strict=True)),
+        **window.milliseconds(PERCENTILES),
         "batch": window.observations / window.batches,
     }
 

@@ -16,7 +16,7 @@ import selectors
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,6 +82,11 @@ class Window(NamedTuple):
     """CPU seconds of the thread that batches, acts and sends answers."""
     client_cpu: float
     """CPU seconds of the load generator."""
+
+    def milliseconds(self, percentiles: Mapping[str, float]) -> dict[str, float]:
+        """Percentiles of the latencies, by name; each is a latency that occurred."""
+        values = np.percentile(1000 * self.latencies, list(percentiles.values()), method="inverted_cdf")
+        return dict(zip(percentiles, values.tolist(), strict=True))
 
 
 def random_output(spec: EnvSpec, batch: int) -> EnvOutput:

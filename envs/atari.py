@@ -46,7 +46,7 @@ class Atari(EnvConfig):
     """Use all 18 actions instead of the game's minimal set."""
     max_episode_frames: Count = 108_000
     """Episodes are truncated after this many frames (30 minutes of play), not counting no-ops."""
-    frame_size: Annotated[int, Within(16, 160)] = 84
+    frame_size: Annotated[int, Within(17, 160)] = 84
     """Height and width of observations; 42 takes a quarter of the bytes and, in the shallow network, a ninth of the
     work."""
     resize: Annotated[str, OneOf("area", "linear")] = "area"

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import gymnasium
@@ -258,6 +258,15 @@ def random_actions(
     if isinstance(spec, ContinuousSpec):
         return rng.uniform(spec.low, spec.high, shape).astype(np.float32)
     return rng.integers(spec.n, size=shape).astype(np.int32)
+
+
+def random_play(env: VectorEnv, spec: EnvSpec, seed: int = 0) -> Iterator[EnvOutput]:
+    """Yields the outputs of a reset, and then of endless steps with random legal actions; see `step`."""
+    rng, output = np.random.default_rng(seed), reset(env, seed)
+    while True:
+        yield output
+        legal = legal_actions(spec, output.observation)
+        output = step(env, random_actions(spec.action, rng, env.num_envs, legal))
 
 
 def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:

@@ -1,6 +1,7 @@
 """Checks that an environment's results match its spaces; a violation is one sentence that names the offending part."""
 
 import contextlib
+import copy
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -98,8 +99,10 @@ class Checked(gymnasium.Wrapper):
             terminated = self._scalar("terminated", "True or False", "iub", terminated)
             truncated = self._scalar("truncated", "True or False", "iub", truncated)
         self._observation = observation
-        final = self._final(info) if terminated or truncated else {}
-        return observation, float(reward), bool(terminated), bool(truncated), final
+        if not (terminated or truncated):
+            return observation, float(reward), False, False, {}
+        # A reset may write the next observation into this one.
+        return copy.deepcopy(observation), float(reward), bool(terminated), bool(truncated), self._final(info)
 
     def render(self) -> Any:
         """Draws the current state."""

@@ -47,9 +47,9 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
     """Describes a config's environments in a few lines, after random steps; raises the errors of `probed_spec`."""
     spec = probed_spec(config)
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
-        outputs, began = _checked_outputs(config.title, env, spec), time.monotonic()
-        steps, ends, low, high = 0, 0, np.inf, -np.inf
+        outputs = _checked_outputs(config.title, env, spec)
         next(outputs)
+        began, steps, ends, low, high = time.monotonic(), 0, 0, np.inf, -np.inf
         while not steps or time.monotonic() < began + seconds:
             output = next(outputs)
             steps, ends = steps + 1, ends + int(output.done[0])
@@ -61,13 +61,12 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
 
 
 def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
-    """Yields the outputs of a reset and of endless random actions, after checking each.
+    """Yields the outputs of random play after checking each.
 
     Raises:
       CannotBuild: an output does not match the spec, or is not finite.
     """
-    rng, output = np.random.default_rng(0), base.reset(env, seed=0)
-    while True:
+    for output in base.random_play(env, spec):
         tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
         parts = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
         for subject, values, part in [*parts, ("reward", output.reward, ArraySpec((), "float32"))]:
@@ -78,8 +77,6 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
             if not np.isfinite(tensor).all():
                 raise CannotBuild(f"{title}: {subject} must be finite, but came as {tensor[~np.isfinite(tensor)][0]}")
         yield output
-        legal = base.legal_actions(spec, output.observation)
-        output = base.step(env, base.random_actions(spec.action, rng, env.num_envs, legal))
 
 
 def make_elsewhere(config: EnvConfig, num_envs: int) -> VectorEnv:

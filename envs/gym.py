@@ -15,13 +15,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
 from seed_rl.envs.checks import Checked, Tolerance, sentences_of
-from seed_rl.envs.vector.masks import packed, with_mask
+from seed_rl.envs.vector.masks import packed, places_of, with_mask
 from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
 from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.wrappers import FlatVectorEnv, SameStep
 from seed_rl.foreign import json_object
 from seed_rl.settings import Count, OneOf, UnitInterval, Within
+from seed_rl.system.files import explained
 
 _HIGHWAY = "(highway|merge|roundabout|parking|intersection|racetrack|exit|lane-keeping|two-way|u-turn)[-\\w]*-v"
 _ROBOTICS = "AdroitHand|AntMaze|Fetch|FrankaKitchen|HandManipulate|HandReach|PointMaze"
@@ -140,17 +141,15 @@ class Gym(EnvConfig):
         elif mode != AutoresetMode.SAME_STEP:
             env.close()
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
-        try:
-            native = self.envpool or self.vectorization == "vector_entry_point"
-            flat: VectorEnv = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale)
+        native = self.envpool or self.vectorization == "vector_entry_point"
+        with explained(CannotBuild, self.id, ValueError), contextlib.ExitStack() as failed:
+            failed.callback(env.close)
+            masks = places_of(self.action_mask)
+            flat: VectorEnv = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale, masks)
             flat = packed(flat, self.action_mask, self.id, in_info=native)
             spec_of(flat)
-            return flat
-        except BaseException as error:
-            env.close()
-            if isinstance(error, ValueError):
-                raise CannotBuild(f"{self.id}: {error}") from error
-            raise
+            failed.pop_all()
+        return flat
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()

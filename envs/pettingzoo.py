@@ -20,6 +20,7 @@ from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.foreign import json_object
 from seed_rl.settings import Count, Within
+from seed_rl.system.files import explained
 
 _MASK = "action_mask"
 
@@ -43,6 +44,8 @@ class PettingZoo(EnvConfig):
     """Number of the game's agents."""
     options: str = "{}"
     """Keyword arguments of the environment, a JSON object."""
+    keys: tuple = ()
+    """Names of the observations to keep of a Dict or Tuple, or of those to drop, as in `Gym.keys`."""
     roles: tuple = ()
     """Roles of the agents, as the beginnings of their names, such as `('adversary', 'agent')`; each player then
     observes its role as a one-hot code `role`."""
@@ -57,6 +60,8 @@ class PettingZoo(EnvConfig):
             json_object(self.options)
         except ValueError as error:
             raise ValueError(f"PettingZoo.options must be a JSON object, got {self.options[:200]!r}") from error
+        if not all(isinstance(key, str) for key in self.keys):
+            raise ValueError(f"PettingZoo.keys must be names of observations, got {self.keys!r}")
 
     @classmethod
     def tasks(cls) -> list[str]:
@@ -82,8 +87,9 @@ class PettingZoo(EnvConfig):
             num_games = num_envs // self.players
             zoos = [made.enter_context(contextlib.closing(self._make_one(options))) for _ in range(num_games)]
             env = GamesVectorEnv([_Zoo(self, zoo) for zoo in zoos])
-            flat = packed(FlatVectorEnv(env, self.env, (), self.frame_size, self.grayscale), name=self.env)
-            spec_of(flat)
+            with explained(CannotBuild, self.env, ValueError):
+                flat = packed(FlatVectorEnv(env, self.env, self.keys, self.frame_size, self.grayscale), name=self.env)
+                spec_of(flat)
             made.pop_all()
         return flat
 
@@ -123,6 +129,9 @@ class _Zoo(Game):
         self._choices = int(self.action_space.n) if isinstance(self.action_space, spaces.Discrete) else 0
         flags = {"turn": int(self._turns is not None), "role": len(config.roles), _MASK: self._choices}
         added = {name: spaces.Box(0, 1, (size,), np.int8) for name, size in flags.items() if size}
+        if taken := sorted(named(own).keys() & added.keys() - {_MASK}):
+            raise CannotBuild(f"{config.env} has an observation {taken[0]!r} of its own, which would be replaced")
+        self._added = frozenset(added)
         self.observation_space = spaces.Dict(named(own) | added)
 
     def reset(self, seed: int) -> Sequence[Any]:
@@ -135,6 +144,8 @@ class _Zoo(Game):
         observations, rewards, terminations, truncations, infos = self.env.step(taken)
         self._terminated |= {agent for agent, ends in terminations.items() if ends}
         alive = [each for each in self.env.agents if not (terminations.get(each) or truncations.get(each))]
+        if alive:  # who has left for any reason gets no further rewards
+            self._terminated |= set(self._agents).difference(alive)
         terminated = np.array([agent in self._terminated for agent in self._agents])
         reward = [float(rewards.get(agent, 0.0)) for agent in self._agents]
         return self._observed(observations, infos, alive), reward, terminated & (not alive), ~terminated & (not alive)
@@ -149,5 +160,6 @@ class _Zoo(Game):
             mask = parts.get(_MASK, infos.get(agent, {}).get(_MASK, np.ones(self._choices, np.int8)))
             if self._choices and not acts:
                 mask = np.arange(self._choices) == 0
-            found.append({**parts, "turn": np.array([acts], np.int8), "role": role, _MASK: mask})
+            more = {"turn": np.array([acts], np.int8), "role": role, _MASK: mask}
+            found.append(parts | {name: more[name] for name in self._added})
         return found

@@ -216,8 +216,8 @@ def gke(arguments: Sequence[str]) -> None:
         sources = shlex.join(f"--from-file={asked.secrets / file}" for file in files)
         create = f"{words} create secret generic {secret} {sources}"
         run.shell(f"{create} {dry} {kubectl[1]} apply --server-side --filename=-")
-    # A job can't be changed: the old learner writes a checkpoint and ends, and a new one continues.
-    run(*kubectl, "delete", "--ignore-not-found", *jobs)
+    # A job can't be changed. This waits for the old learner's end with a checkpoint, from which a new one continues.
+    run(*kubectl, "delete", "--cascade=foreground", "--ignore-not-found", *jobs)
     run("kubectl", "apply", "--filename=-", text=text)
     same = shlex.join([kubectl[1], f"--cluster={asked.cluster}", *where, f"--name={asked.name}"])
     message = f"""The run: {words} logs --follow {jobs[0]}

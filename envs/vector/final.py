@@ -18,8 +18,8 @@ _MOST_NUMBERS = 32  # about an episode
 _NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
 
 
-def numbers_of(info: Any) -> dict[str, float]:
-    """The finite numbers in the info of an episode's last step, at most 32, by name.
+def numbers_of(info: Any, most: int = _MOST_NUMBERS) -> dict[str, float]:
+    """The finite numbers in the info of an episode's last step, at most `most`, by name.
 
     Numbers in a dictionary are named `dictionary/name`. Everything else is ignored, and names other than letters,
     digits and `_ . -`.
@@ -32,7 +32,7 @@ def numbers_of(info: Any) -> dict[str, float]:
                 number = np.asarray(part)
                 if number.dtype.kind in "fiub" and np.isfinite(number).all() and _NAME.fullmatch(str(path)):
                     found[str(path)] = float(number.item())
-    return dict(itertools.islice(found.items(), _MOST_NUMBERS))
+    return dict(itertools.islice(found.items(), most))
 
 
 def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int, str, float]]:
@@ -47,7 +47,8 @@ def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int,
     for index in np.flatnonzero(ended) if isinstance(final, Mapping) else ():
         arrays = {name: values for name, values in final.items() if isinstance(values, np.ndarray) and name[0] != "_"}
         own = {name: values[index] for name, values in arrays.items() if final.get(f"_{name}", ended)[index]}
-        found += [(int(index), name, value) for name, value in numbers_of(own).items()]
+        most = _MOST_NUMBERS + 1  # `RESTARTS` comes last
+        found += [(int(index), name, value) for name, value in numbers_of(own, most).items()]
     return found
 
 

@@ -23,6 +23,11 @@ USUAL_PLACES = ("action_mask", "legal_action_mask", _METHOD)
 _PLACES = {"none": (), "auto": USUAL_PLACES}
 
 
+def places_of(setting: str) -> tuple[str, ...]:
+    """The keys or methods under which a mask is looked for, given `Gym.action_mask`."""
+    return _PLACES.get(setting, (setting,))
+
+
 def with_mask(env: gymnasium.Env, name: str, setting: str, known: list[tuple[str, int]]) -> gymnasium.Env:
     """Puts the action mask that an environment gives elsewhere into its observation.
 
@@ -34,7 +39,7 @@ def with_mask(env: gymnasium.Env, name: str, setting: str, known: list[tuple[str
       setting: `Gym.action_mask`.
       known: where the first of several equal environments gives its mask, and N; filled in by its call.
     """
-    known += [] if known else [_found(env, name, _PLACES.get(setting, (setting,)))]
+    known += [] if known else [_found(env, name, places_of(setting))]
     place, size = known[0]
     return _MaskInObservation(env, place, size) if place else env
 
@@ -54,7 +59,7 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
     Raises:
       ValueError: the masks have another size, or there are none where the setting says.
     """
-    tensors, places = named(env.single_observation_space), _PLACES.get(setting, (setting,))
+    tensors, places = named(env.single_observation_space), places_of(setting)
     info = env.reset()[1] if in_info and places and choices_of(spec_of(env).action) else {}
     for place in places:
         keys = sorted((key for key in tensors if f"{key}/".startswith(f"{place}/")), key=len)  # 10 comes after 9
@@ -100,8 +105,8 @@ class _PackedMasks(VectorWrapper):
         if size != sum(choices):
             wanted = f"a mask of {sum(choices)} values" if choices else "no mask"
             raise ValueError(
-                f"actions {env.single_action_space} take {wanted}, but {place} has {size}; "
-                "Gym.action_mask = 'none' makes it an input like any other"
+                f"actions {env.single_action_space} take {wanted}, but {place} has {size}: "
+                + (f"keys = ('-{place}',) drops it" if keys else "Gym.action_mask = 'none' ignores it")
             )
         self._starts = np.cumsum((0, *choices[:-1]))
         bits = {LEGAL_ACTIONS: spaces.Box(0, 255, (-(-size // 8),), np.uint8)}

@@ -35,14 +35,17 @@ class SameStep(VectorWrapper):
 
     With NEXT_STEP, the step that ends an episode returns its last observation, and the following step ignores its
     action and returns the first observation of the next episode. This wrapper reports the end in that following step,
-    so the old episode becomes one step longer; the extra step has zero reward. `info["ended"]`, bool [2, E], says
-    without delay which episodes were terminated and which were truncated.
+    so the old episode becomes one step longer; the extra step has zero reward. The numbers about the episode in
+    `final_info` come with this report; `info["ended"]`, bool [2, E], says without delay which episodes were terminated
+    and which were truncated.
     """
 
     def __init__(self, env: VectorEnv):
         super().__init__(env)
         self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
         self._ended = np.zeros((2, env.num_envs), bool)
+        self._final: dict[str, Any] = {}
+        """The previous step's info."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new episodes."""
@@ -53,7 +56,8 @@ class SameStep(VectorWrapper):
         """Steps all environments; ends are reported one step late."""
         observation, reward, terminated, truncated, info = self.env.step(actions)
         ended, self._ended = self._ended, np.array([terminated, truncated & ~terminated], bool)
-        return observation, reward, ended[0], ended[1], {**info, "ended": self._ended, "final_info": info}
+        final, self._final = self._final, info
+        return observation, reward, ended[0], ended[1], {**info, "ended": self._ended, "final_info": final}
 
 
 class RepeatedActions(VectorWrapper):
@@ -84,12 +88,13 @@ class RepeatedActions(VectorWrapper):
             reward = reward + np.where(ended, 0.0, further)
             new = np.array(now) & ~ended
             ends = ends | new
-            for index, name, value in final_numbers(info, np.any(info.get("ended", new), axis=0)):  # by `SameStep`
+            for index, name, value in final_numbers(info, np.any(new, axis=0)):
                 finals = self._add_info(finals, {"final_info": {name: value}}, index)
             if "final_obs" in info and new[1].any():
                 which = np.flatnonzero(new[1])
                 last = final_observations(self.env, info, which)
                 finals["final_obs"] = replaced(finals.get("final_obs", observation), which, last)
+        info.pop("ended", None)  # `SameStep` reports these ends in the next repetition
         return observation, reward, *ends, {**info, **finals}
 
 
@@ -116,6 +121,7 @@ class FlatVectorEnv(VectorWrapper):
         keys: Sequence[str] = (),
         frame_size: int = 0,
         grayscale: bool = False,
+        masks: Sequence[str] = USUAL_PLACES,
     ):
         """
         Args:
@@ -124,13 +130,14 @@ class FlatVectorEnv(VectorWrapper):
           keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
           frame_size: height and width of frames, if they are larger; 0 keeps their size.
           grayscale: whether RGB frames become gray (see `frames.converted`).
+          masks: names of action masks, which `keys` keep unless they drop them.
 
         Raises:
           ValueError: a space is not supported, or a key names no part; the message says which.
         """
         super().__init__(env)
         self._own_name = name
-        leaves = _chosen(list(_leaves("", env.single_observation_space)), keys)
+        leaves = _chosen(list(_leaves("", env.single_observation_space)), keys, masks)
         parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
@@ -203,16 +210,17 @@ def _leaves(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) 
         yield from _leaves(f"{name}/{named}" if name else str(named), child, (*path, key))
 
 
-def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str]) -> list[_Leaf]:
-    below = {key: {leaf.path for leaf in leaves if f"{leaf.name}/".startswith(f"{key.strip('-')}/")} for key in keys}
+def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str], masks: Sequence[str]) -> list[_Leaf]:
+    names = {key: key.removeprefix("-") for key in keys}
+    below = {key: {leaf.path for leaf in leaves if f"{leaf.name}/".startswith(f"{names[key]}/")} for key in keys}
     for key, paths in below.items():
         if not paths:
             known = ", ".join(leaf.name for leaf in leaves) or "the observation is one tensor"
-            raise ValueError(f"there is no observation {key.strip('-')!r} to keep or drop (known: {known})")
+            raise ValueError(f"there is no observation {names[key]!r} to keep or drop (known: {known})")
     kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in leaves}]
     dropped = [paths for key, paths in below.items() if key.startswith("-")]
-    masks = {leaf.path for leaf in leaves if leaf.path and leaf.path[0] in USUAL_PLACES}
-    chosen = set().union(masks, *kept).difference(*dropped)
+    of_masks = {leaf.path for leaf in leaves if leaf.path and leaf.path[0] in masks}
+    chosen = set().union(of_masks, *kept).difference(*dropped)
     if not chosen:
         raise ValueError(f"keys {', '.join(keys)} leave no observation")
     return [leaf for leaf in leaves if leaf.path in chosen]
@@ -240,9 +248,7 @@ def _part(leaf: _Leaf, frame_size: int, grayscale: bool) -> _Part:
     kinds = "Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those"
     if not name:
         raise ValueError(f"observations must be {kinds}, got {space}")
-    raise ValueError(
-        f"observation {name} must be {kinds}, got {type(space).__name__}: Gym.keys = ('-{name}',) drops it"
-    )
+    raise ValueError(f"observation {name} must be {kinds}, got {type(space).__name__}: keys = ('-{name}',) drops it")
 
 
 def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[Any], np.ndarray]:

@@ -57,7 +57,7 @@ class Steps:
         self._observation, reward, terminated, truncated, info = self._env.step(actions)
         reward = np.asarray(reward, np.float32)
         ended = info.get("ended")  # from `wrappers.SameStep`, which outputs last observations itself
-        self.numbers = final_numbers(info, terminated | truncated if ended is None else ended[0] | ended[1])
+        self.numbers = final_numbers(info, terminated | truncated)
         if ended is not None:
             return EnvOutput(reward, terminated | truncated | ended[0], ended[0] | ended[1], self._observation)
         truncated = truncated & ~terminated

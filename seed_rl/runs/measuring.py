@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.envs.base import CannotBuild, legal_actions, random_actions
+from seed_rl.envs.base import CannotBuild, random_play
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.act_step import Staging
@@ -37,16 +37,9 @@ def env_steps(experiment: Experiment) -> tuple[float, str]:
         env = experiment.env.make(size)
     except CannotBuild as error:
         raise ConfigError(f"the environments can't be measured here: {error}; give --env_steps") from error
-    spec, rng = experiment.env_spec(), np.random.default_rng(0)
     with contextlib.closing(env):
-        observation, _ = env.reset(seed=0)
-
-        def step() -> None:
-            nonlocal observation
-            legal = legal_actions(spec, observation)
-            observation, *_ = env.step(random_actions(spec.action, rng, size, legal))
-
-        return size / _duration(step), "measured here"
+        outputs = random_play(env, experiment.env_spec())
+        return size / _duration(lambda: next(outputs)), "measured here"
 
 
 def act_ms(experiment: Experiment, agent: Agent, batch: int) -> tuple[float, str]:

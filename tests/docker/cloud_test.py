@@ -126,6 +126,12 @@ def test_processes_get_their_devices_nodes_and_images(objects, flags, devices, n
     assert ("--gin_param=Football.backend='gfootball'" in learner["args"]) == ("football" in images)
 
 
+def test_a_new_learner_starts_when_the_old_one_has_written_its_checkpoint(script, secrets):
+    printed = script.done(*GKE, f"--secrets={secrets}", "--dry_run")
+    waits, starts = printed.index("delete --cascade=foreground"), printed.index("kubectl apply --filename=-\n")
+    assert waits < starts
+
+
 def test_the_deletion_that_is_shown_leaves_the_volume(script, secrets):
     shown = script.run(*GKE, f"--secrets={secrets}", "--dry_run", "--namespace=rl").stderr
     script.done("cloud/gke.sh", *shlex.split(re.search(r"gke\.sh (--delete .*)", shown, re.DOTALL)[1]))

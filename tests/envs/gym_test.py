@@ -243,7 +243,7 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
     ("config", "message"),
     [
         (echo("text"), r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
-        (echo("text inside"), r"observation b must be Box, .*, got Text: Gym.keys = \('-b',\) drops it"),
+        (echo("text inside"), r"observation b must be Box, .*, got Text: keys = \('-b',\) drops it"),
         (echo("nested", keys=("-lens",)), r"no observation 'lens' to keep or drop \(known: camera/left, camera/right"),
         (echo("one part", keys=("-only",)), "keys -only leave no observation"),
         (Gym(wrappers=("os:system",)), "os:system is not a subclass of gymnasium.Wrapper"),

@@ -43,6 +43,8 @@ def test_without_a_mask_nothing_is_added():
     assert not masked(action_mask="none").spec().has_mask
     ordinary = masked("observation", action_mask="none").spec()
     assert [name for name, _ in ordinary.network_inputs()] == ["action_mask/0", "action_mask/1", "board"]
+    kept = masked("observation", action_mask="none", keys=("board",)).spec()
+    assert [name for name, _ in kept.observation_tensors()] == ["board"]
     assert not Gym("CartPole-v1").spec().has_mask
 
 
@@ -63,7 +65,7 @@ def test_an_episode_may_end_without_a_legal_action(make):
     [
         (masked(allows="none"), EnvironmentFailed, "allows no action in environment 0 of 2: action_mask is absent"),
         (masked("elsewhere", action_mask="here"), CannotBuild, "nor info has an action mask 'here'"),
-        (masked("observation", "vector"), CannotBuild, r"actions Box.* take no mask, but action_mask has 1; Gym"),
+        (masked("observation", "vector"), CannotBuild, r"actions Box.* no mask, but action_mask has 1: keys = \('-"),
     ],
 )
 def test_what_is_wrong_is_said(config, kind, sentence):

@@ -205,6 +205,20 @@ def test_a_reset_that_fails_is_repeated_with_its_seed():
     assert env.step(0)[4]["restarts"] == 1
 
 
+def test_a_reset_does_not_change_the_last_observation_of_the_episode_before():
+    class InPlace(Counted):
+        own = np.zeros(3, np.int64)
+
+        def _observe(self):
+            self.own[:] = super()._observe()
+            return self.own
+
+    env = checked(0.0, InPlace())
+    _, (last, *_) = play(env)
+    env.reset()
+    assert last.tolist() == [-1, 0, 2]
+
+
 def test_an_environment_that_fails_in_its_first_episode_is_given_up():
     with pytest.raises(EnvironmentFailed, match="the game failed in step: RuntimeError: lost its simulator"):
         play(checked(0.5, Flaky(2)))

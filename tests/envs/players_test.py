@@ -74,6 +74,25 @@ def test_players_keep_their_seats_for_an_episode_and_wait_when_they_have_left(ma
     assert seatings == set(itertools.permutations(range(3))), "every player takes every seat"
 
 
+def test_a_player_that_leaves_before_the_end_is_terminated_for_whatever_reason(make):
+    config = PettingZoo(LEAVING.env, 3, '{"truncated": ["runner_0", "runner_1"]}')
+    env = make(config, 3)
+    env.reset(seed=1)
+    for _ in range(3):
+        _, _, terminated, truncated, _ = env.step(np.ones(3, np.int32))
+    assert terminated.all()
+    assert not truncated.any()
+
+
+def test_an_observation_of_the_game_keeps_its_name_unless_it_is_needed(make):
+    config = PettingZoo(LEAVING.env, 3, '{"also": "turn"}')
+    env = make(config, 3)
+    env.reset(seed=1)
+    assert env.step(np.ones(3, np.int32))[0]["turn"].tolist() == [[1]] * 3
+    without = PettingZoo(LEAVING.env, 3, '{"also": "turn"}', keys=("-turn",)).spec()
+    assert [name for name, _ in without.network_inputs()] == ["observation"]
+
+
 def test_winner_and_loser_have_their_rewards_in_the_same_step(make):
     env, firsts = make(PettingZoo(), 2), set()
     observation, _ = env.reset(seed=0)
@@ -99,6 +118,8 @@ def test_winner_and_loser_have_their_rewards_in_the_same_step(make):
         (PettingZoo(), 3, r"number of environments must be a multiple of the number of players in .* \(2\), got 3"),
         (PettingZoo(LEAVING.env), 2, "PettingZoo.players must be 3 for .*, got 2"),
         (PettingZoo(LEAVING.env, 3, roles=("r",)), 3, r"one of PettingZoo.roles must begin each of .*, got \('r',\)"),
+        (PettingZoo(LEAVING.env, 3, '{"also": "role"}', roles=("r", "s")), 3, "has an observation 'role' of its own"),
+        (PettingZoo(LEAVING.env, 3, keys=("note",)), 3, "leaving_game: there is no observation 'note' to keep or drop"),
         (PettingZoo(LEAVING.env, 3, '{"unequal": true}'), 3, r"equal spaces \(supersuit pads them\), but obs"),
         (PettingZoo("nowhere.at_all"), 2, "nowhere.at_all can't be made: No module named 'nowhere'"),
         (PettingZoo("classic/tictac-v3"), 2, "classic/tictac-v3 can't be made: .*'classic/tictac-v3' not found"),

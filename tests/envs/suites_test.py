@@ -49,6 +49,7 @@ def test_an_unknown_suite_names_the_known_ones():
         ("gym", {"wrappers": ("a:B",), "envpool": True}, r"Gym.wrappers must be \(\) with Gym.envpool"),
         ("gym", {"keys": (1,)}, "Gym.keys must be names of observations"),
         ("gym", {"id": "ALE/Pong-v5"}, "ALE/Pong-v5 is a game of Atari, as in --gin_file=atari/vtrace_fast"),
+        ("pettingzoo", {"keys": (1,)}, "PettingZoo.keys must be names of observations"),
         ("pettingzoo", {"options": "5"}, "PettingZoo.options must be a JSON object, got '5'"),
         ("football", {"backend": "envpool", "map": "120x90"}, "Football.map must be 96x72 with the envpool backend"),
         ("football", {"backend": "envpool", "right_players": 1}, "Football.backend must be gfootball with several"),

@@ -6,18 +6,20 @@ from pettingzoo import ParallelEnv
 
 
 class Leaving(ParallelEnv):
-    """Agent i terminates after i + 1 steps, the last one is truncated after three; agent 2 has a mask in `info`.
+    """Agent i leaves after i + 1 steps. Agent 2 has a mask in `info`.
 
-    Agents observe 1 + their index, the step, and their last action, which is also their reward.
+    Agents observe 1 + their index, the step, and their last action, which is also their reward; under another name,
+    they observe the step once more.
     """
 
     possible_agents = ("runner_0", "runner_1", "sitter_0")
 
-    def __init__(self, unequal=False):
-        self._unequal = unequal
+    def __init__(self, unequal=False, truncated=("sitter_0",), also=None):
+        self._unequal, self._truncated, self._also = unequal, truncated, also
 
     def observation_space(self, agent):
-        return spaces.Box(0, 9, (4 if self._unequal and agent == "sitter_0" else 3,), np.float32)
+        own = spaces.Box(0, 9, (4 if self._unequal and agent == "sitter_0" else 3,), np.float32)
+        return spaces.Dict({"observation": own, self._also: spaces.Box(0, 9, (1,))}) if self._also else own
 
     def action_space(self, agent):
         return spaces.Discrete(4)
@@ -30,8 +32,8 @@ class Leaving(ParallelEnv):
         assert set(actions) == set(self.agents)
         self._steps += 1
         gone = [agent for agent in actions if self.possible_agents.index(agent) < self._steps]
-        terminations = {agent: agent in gone and agent != "sitter_0" for agent in actions}
-        truncations = {agent: agent in gone and agent == "sitter_0" for agent in actions}
+        terminations = {agent: agent in gone and agent not in self._truncated for agent in actions}
+        truncations = {agent: agent in gone and agent in self._truncated for agent in actions}
         observations, infos = self._results(actions)
         self.agents = [agent for agent in self.agents if agent not in gone]
         return (
@@ -45,6 +47,9 @@ class Leaving(ParallelEnv):
     def _results(self, actions):
         index = self.possible_agents.index
         observations = {a: np.array([1 + index(a), self._steps, last], np.float32) for a, last in actions.items()}
+        if self._also:
+            step = np.array([self._steps], np.float32)
+            observations = {agent: {"observation": own, self._also: step} for agent, own in observations.items()}
         masks = {"sitter_0": {"action_mask": np.array([0, 1, 1, 1], np.int8)}}
         return observations, {agent: masks.get(agent, {}) for agent in actions}
 
