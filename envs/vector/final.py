@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-RESTARTS = "restarts"
-"""Name under which an environment reports how often it was restarted after errors."""
+RESTARTS = "seed_rl/restarts"
+"""Name under which it is reported how often an environment was restarted after errors."""
 _MOST_NUMBERS = 32  # about an episode
 _NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
 

@@ -10,7 +10,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment.sizes import Sizes
-from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.specs import EnvSpec
 from seed_rl.system import devices
 from seed_rl.system.devices import HOST
 from seed_rl.types import EnvOutput, Unroll
@@ -22,24 +22,20 @@ class Staging:
     """Reusable arrays for batches of one size: the only copy of the observations on the host."""
 
     def __init__(self, env_spec: EnvSpec, size: int):
-        observation = {name: np.zeros((size, *spec.shape), spec.dtype) for name, spec in env_spec.observation_tensors()}
-        self._names = () if isinstance(env_spec.observation, ArraySpec) else tuple(observation)
+        observation = tf.nest.map_structure(
+            lambda spec: np.zeros((size, *spec.shape), spec.dtype), env_spec.observation
+        )
         reward, (done, last) = np.zeros(size, np.float32), np.zeros((2, size), bool)
-        self.batch = EnvOutput(reward, done, last, observation if self._names else observation[""])
+        self.batch = EnvOutput(reward, done, last, observation)
         """The whole batch, fields [size, ...]; rows that the last `fill` didn't write are stale."""
-        self._arrays = self._tensors(self.batch)
+        self._arrays = tf.nest.flatten(self.batch)
 
     def fill(self, outputs: Sequence[EnvOutput]) -> None:
         """Copy consecutive pieces with fields [B_i, ...] into the first rows."""
-        pieces = [self._tensors(output) for output in outputs]
+        pieces = [tf.nest.flatten(output) for output in outputs]
         rows = sum(len(tensors[0]) for tensors in pieces)
         for to, of_field in zip(self._arrays, zip(*pieces, strict=True), strict=True):
             np.concatenate(of_field, out=to[:rows])
-
-    def _tensors(self, output: EnvOutput) -> list[np.ndarray]:
-        observation = output.observation
-        outcome = [output.reward, output.done, output.last]
-        return [*outcome, *([observation[name] for name in self._names] or [observation])]
 
 
 class ActStep:

@@ -11,6 +11,7 @@ kill at any byte leaves all complete chunks usable.
     digest 40 9f1c... 03e2...  digests of all variables after 40 updates, together and each
 """
 
+import errno
 import hashlib
 import os
 import threading
@@ -49,11 +50,12 @@ class Writer:
         self._lines: list[str] = []
         self._bytes = 0
         self._due = time.monotonic() + _CHUNK_SECONDS
-        end, self._count, self._link = 0, 0, ""
+        end, self._count, self._link, self._left = 0, 0, "", _MOST_BYTES
         if os.path.exists(path):
             with open(path, "rb") as file:
-                for data, _ in _chunks(file.read(), path):
+                for data, _, size in _chunks(file.read(), path):
                     end, self._count, self._link = end + len(data), self._count + 1, _link(data)
+                    self._left -= size
         self._file = open(path, "ab")  # noqa: SIM115
         self._file.truncate(end)
 
@@ -70,16 +72,22 @@ class Writer:
                 self.flush()
 
     def flush(self) -> None:
-        """Write all lines to the disk."""
+        """Write all lines to the disk.
+
+        Raises:
+          OSError: the file can't be written, or would have more text than can be read.
+        """
         with self._lock:
             lines, self._lines, self._bytes = self._lines, [], 0
             self._due = time.monotonic() + _CHUNK_SECONDS
             if not lines or self._file.closed:
                 return
-            text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *lines, ""])
+            text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *lines, ""]).encode()
+            if (left := self._left - len(text)) <= 0:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
             packer = zlib.compressobj(wbits=_GZIP)
-            data = packer.compress(text.encode()) + packer.flush()
-            self._count, self._link = self._count + 1, _link(data)
+            data = packer.compress(text) + packer.flush()
+            self._count, self._link, self._left = self._count + 1, _link(data), left
             self._file.write(data)
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -101,14 +109,14 @@ def read(path: str) -> list[str]:
             data = file.read()
     except OSError as error:
         raise JournalError(f"there is no journal {path} ({error.strerror}): `--record` writes one") from error
-    lines = [line for _, text in _chunks(data, path) for line in text]
+    lines = [line for _, own, _ in _chunks(data, path) for line in own]
     if not lines:
         raise JournalError(f"{path} has no complete chunk")
     return lines
 
 
-def _chunks(data: bytes, path: str) -> Iterator[tuple[bytes, list[str]]]:
-    """Yield each complete chunk as bytes and lines, and check that it follows the one before."""
+def _chunks(data: bytes, path: str) -> Iterator[tuple[bytes, list[str], int]]:
+    """Yield each complete chunk, its lines and the bytes of its text, and check that it follows the one before."""
     number, link, begin, left = 0, "", 0, _MOST_BYTES
     while begin < len(data):
         unpacker, end, pieces = zlib.decompressobj(wbits=_GZIP), begin, []
@@ -117,20 +125,19 @@ def _chunks(data: bytes, path: str) -> Iterator[tuple[bytes, list[str]]]:
                 pieces.append(unpacker.decompress(data[end : end + _WINDOW]))
                 left -= len(pieces[-1])
                 end += _WINDOW
-            text = b"".join(pieces).decode()
+            head, *lines = b"".join(pieces).decode().splitlines() or [""]
         if left <= 0:
             raise JournalError(f"{path} has more than {_MOST_BYTES:,} bytes of text")
         if not unpacker.eof:  # cut off by a kill
             return
         end = min(end, len(data)) - len(unpacker.unused_data)
         own, begin = data[begin:end], end
-        head, *lines = text.splitlines() or [""]
         if head != f"chunk {number} {link}".rstrip():
             expected = f"chunk {number} after {link or 'nothing'}"
             raise JournalError(
                 f"{path} has {shortened(head)} where {expected} was expected: a chunk is missing or changed"
             )
-        yield own, lines
+        yield own, lines, sum(map(len, pieces))
         number, link = number + 1, _link(own)
 
 

@@ -46,10 +46,15 @@ class Replayed(Order):
         self.learned(updates, variables)
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        return _RecordedLeases(self._segment.joins, num_envs, num_devices)
+        needed = self._segment.needed_after
+        joins = [self._segment.joins[actor] for actor in sorted(needed, key=lambda actor: needed[actor])]
+        return _RecordedLeases(joins, num_envs, num_devices)
 
     def needs(self, actor: int) -> bool:
-        """Return whether the replay has come so far that it needs the actor with this number, or soon will."""
+        """Return whether the replay has come so far that it needs the actor with this number, or soon will.
+
+        They join in any order, and get the recorded leases in the order in which these are needed.
+        """
         return self._segment.needed_after.get(actor, math.inf) <= self._refreshes + 1
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:

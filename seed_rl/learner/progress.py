@@ -17,6 +17,7 @@ from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_E
 from seed_rl.weights.league import Pool
 
 _MOST_NUMBERS = 64  # metrics about episodes
+_MOST_RESTARTS = 1000  # in an episode
 
 
 @dataclasses.dataclass
@@ -76,7 +77,7 @@ class Progress:
                 continue
             metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
             if name == RESTARTS:
-                self.counters.environment_restarts += int(value)
+                self.counters.environment_restarts += int(min(max(value, 0.0), _MOST_RESTARTS))
             elif metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
                 self._numbers[metric].append(value)
 

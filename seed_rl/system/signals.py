@@ -17,6 +17,8 @@ from seed_rl.system.children import guard_of
 from seed_rl.system.files import remove_socket_directories
 
 _guards: list[Any] = []
+_held: list[int] = []
+"""Descriptors that the guards wait to see closed: by the end of this process, whatever it has forked."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
@@ -75,11 +77,15 @@ class StopFlag:
 def signals() -> Iterator[StopFlag]:
     """Let the first signal set a flag, and a signal more than a second later end the process immediately.
 
+    SIGHUP stays ignored under `nohup`.
+
     If the flag `raises`, a signal ends the context without an error, or the process if native code delays that.
     """
     stopped = StopFlag()
     with _watched(stopped):
-        before = {number: signal.signal(number, stopped.handle) for number in _SIGNALS}
+        hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+        caught = [number for number in _SIGNALS if number is not signal.SIGHUP or hangs_up]
+        before = {number: signal.signal(number, stopped.handle) for number in caught}
         try:
             yield stopped
         except (Exception, KeyboardInterrupt):  # native code may turn KeyboardInterrupt into other errors
@@ -97,8 +103,10 @@ def stop_at_end_of_input(stopped: StopFlag) -> None:
     as the engines of environments, are killed when it ends.
     """
     if os.getpgrp() == os.getpid():
-        guard = guard_of([os.getpid()])
-        _guards.append((guard, os.dup(guard.stdin.fileno())))  # type: ignore[union-attr]  # a copy that nothing closes
+        guard: Any = guard_of([os.getpid()])
+        _guards.append(guard)
+        _held.append(os.dup(guard.stdin.fileno()))  # a copy that nothing closes here
+        guard.stdin.close()
 
     def read() -> None:
         while os.read(0, 1024):  # reading sys.stdin would hold a lock needed at exit
@@ -108,6 +116,14 @@ def stop_at_end_of_input(stopped: StopFlag) -> None:
         stopped.set()
 
     threading.Thread(target=read, daemon=True).start()
+
+
+def _let_go() -> None:
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,8 @@ import stat
 from collections.abc import Collection
 from typing import Any
 
+from seed_rl.system.files import explained
+
 _ADDRESS = re.compile(
     r"unix:(//)?(?P<path>.+) | (\[(?P<ip6>[^][/]+)] | (?P<host>[^][/:]+)) : (?P<port>[0-9]{1,5})", re.VERBOSE
 )
@@ -53,6 +55,8 @@ def parse_address(text: str) -> Address:
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"] or 0) > 65535:
         raise AddressError(f"an address must be HOST:PORT, [IPV6]:PORT or unix:PATH, got {text!r}")
+    with explained(AddressError, f"an address must have the name of a host, got {text!r}", UnicodeError):
+        (match["host"] or "").encode("idna")
     return Address(match["path"] or "", match["ip6"] or match["host"] or "", int(match["port"] or 0))
 
 

@@ -72,7 +72,7 @@ def read_authorities(file: str | None) -> bytes | None:
         return None
     authorities = _read(file, "--tls_ca")
     with explained(SecurityError, f"--tls_ca {file} holds no certificate in PEM", ssl.SSLError, ValueError):
-        ssl.create_default_context(cadata=authorities.decode("ascii"))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=authorities.decode("ascii"))
     return authorities
 
 

@@ -27,6 +27,7 @@ _MAX_TEXT = 256  # characters of a name
 _MAX_TENSORS, _MAX_RANK, _MAX_CHOICES = 256, 8, 1024  # of the spaces
 _MOST_GROUPS, _MAX_GROUP_SIZE = 1 << 12, 1 << 16  # an actor starts threads and environments at a learner's request
 _MAX_NUMBERS = 1024  # about the episodes that end in a step
+_SENT_NUMBERS = 800  # with names of 64 characters, as many as fit into a request
 _MAX_SEED = 2**31 - 1  # of an environment
 
 _OPTION_FIELDS: dict[type, str] = {bool: "bool_value", int: "int_value", float: "float_value", str: "string_value"}
@@ -123,9 +124,9 @@ def read_join_reply(data: bytes, group_sizes: Sequence[int]) -> specs.Lease:
 def episode_numbers(numbers: Sequence[tuple[int, str, float]]) -> bytes:
     """Encode numbers about ended episodes (index in the group, name, value), to follow the payload of a step.
 
-    Numbers beyond the first 1024 are left out.
+    Numbers beyond the first 800 are left out.
     """
-    sent = [pb.EpisodeNumber(env=env, name=name, value=value) for env, name, value in numbers[:_MAX_NUMBERS]]
+    sent = [pb.EpisodeNumber(env=env, name=name, value=value) for env, name, value in numbers[:_SENT_NUMBERS]]
     return pb.StepRequest(numbers=sent).SerializeToString()
 
 

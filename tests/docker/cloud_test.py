@@ -128,7 +128,7 @@ def test_processes_get_their_devices_nodes_and_images(objects, flags, devices, n
 
 def test_a_new_learner_starts_when_the_old_one_has_written_its_checkpoint(script, secrets):
     printed = script.done(*GKE, f"--secrets={secrets}", "--dry_run")
-    waits, starts = printed.index("delete --cascade=foreground"), printed.index("kubectl apply --filename=-\n")
+    waits, starts = printed.index("delete --cascade=foreground"), printed.index("kubectl apply --filename=-")
     assert waits < starts
 
 

@@ -14,6 +14,7 @@ from seed_rl.envs.checks import Checked, Tolerance
 from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.pettingzoo import PettingZoo
+from seed_rl.envs.vector.final import RESTARTS
 from tests.support.registered_envs import Counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
@@ -191,7 +192,7 @@ def test_an_environment_that_fails_now_and_then_restarts_and_its_episode_is_trun
     last, _ = env.reset()
     observation, *rest = env.step(0)
     assert observation.tolist() == last.tolist()
-    assert rest == [0.0, False, True, {"restarts": 1}]
+    assert rest == [0.0, False, True, {RESTARTS: 1}]
     assert re.search(r"the game failed in step: RuntimeError: .*; it restarts \(error 1 in 1 episodes", caplog.text)
     with pytest.raises(EnvironmentFailed, match="the game failed in reset: RuntimeError: lost its simulator"):
         env.reset()
@@ -202,7 +203,7 @@ def test_a_reset_that_fails_is_repeated_with_its_seed():
     play(env)
     assert env.reset(seed=9)[0].tolist() == [9, 0, 0]
     env.step(0)
-    assert env.step(0)[4]["restarts"] == 1
+    assert env.step(0)[4][RESTARTS] == 1
 
 
 def test_a_reset_does_not_change_the_last_observation_of_the_episode_before():

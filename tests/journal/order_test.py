@@ -16,6 +16,7 @@ from seed_rl.journal.recorded import Recorded
 from seed_rl.journal.replayed import Replayed
 from seed_rl.journal.segments import Differs
 from seed_rl.runs import replay
+from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused
 from seed_rl.transport.streams import Request
@@ -114,6 +115,16 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     batcher.group_closed(two)
     with pytest.raises(OrderFailed, match="an actor ended during the replay"):
         batcher.get()
+
+
+def test_actors_get_the_groups_that_acted_in_the_order_in_which_they_are_needed():
+    joins = [(GroupLease((n,), seed=n),) for n in range(3)]  # the first was killed before it acted
+    order = Replayed(segments.Segment({}, joins=joins, needed_after={1: 5, 2: 0}))
+    assert [order.needs(actor) for actor in range(3)] == [False, False, True]
+    membership = order.membership(3, 0, 60.0, 1)
+    assert [membership.join([1]).groups for _ in range(2)] == [joins[2], joins[1]]
+    with pytest.raises(Refused):
+        membership.join([1])
 
 
 def test_a_replay_that_begins_elsewhere_differs(journal):

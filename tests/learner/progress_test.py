@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from seed_rl.envs.vector.final import RESTARTS
 from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.progress import Counters, Progress
 
@@ -26,7 +27,7 @@ class Played:
 
 def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_and_restarts_are_counted():
     progress, numbers = Progress(num_training_envs=3), [(2, "is_success", float(n >= 50)) for n in range(150)]
-    numbers += [(3, "is_success", 0.25), (0, "restarts", 1.0), (4, "restarts", 2.0)]
+    numbers += [(3, "is_success", 0.25), (0, RESTARTS, 1.0), (4, RESTARTS, 2.0), (4, "restarts", 7.0)]
     progress.attach(Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20), numbers=numbers), [])
     assert progress.gauges() == {
         "episode_return": 1.5,
@@ -35,12 +36,15 @@ def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_
         "eval/episode_length": 4.0,
         "episode/is_success": 1.0,  # of the last 100
         "eval/episode/is_success": 0.25,
+        "eval/episode/restarts": 7.0,  # the environment's own
         "episodes": 2,
         "total_return": 3.0,
     }
     assert progress.totals()["environment_restarts"] == 3
     progress.attach(Played(numbers=[(0, f"name{n}", 1.0) for n in range(1000)]), [])
     assert len(progress.gauges()) < 100
+    progress.attach(Played(numbers=[(0, RESTARTS, value) for value in (-1.0, 1e300)]), [])
+    assert 3 <= progress.totals()["environment_restarts"] < 2**32, "an actor may send any number"
 
 
 def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():

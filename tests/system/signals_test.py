@@ -46,12 +46,15 @@ with signals() as stopped:
 raise SystemExit(stopped.exit_code)
 """
 STARTS_A_PROGRAM = """
+import os
 import subprocess
 import sys
 import time
 from seed_rl.system.signals import StopFlag, stop_at_end_of_input
 
 stop_at_end_of_input(StopFlag())
+if os.fork() == 0:  # as multiprocessing does
+    time.sleep(300)
 program = subprocess.Popen(["sh", "-c", "trap '' TERM; echo $$; sleep 300; exit"])
 if "waits" in sys.argv:
     time.sleep(300)
@@ -95,6 +98,15 @@ def test_a_signal_or_the_end_of_the_input_asks_a_run_to_end_or_raises_before_the
     process.stdin.close() if number is None else process.send_signal(number)
     assert process.wait(30) == code
     assert process.stdout.read() == words
+
+
+def test_hanging_up_ends_no_run_under_nohup(start):
+    process = start(f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN){WAITS_IN_PYTHON}")
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
 
 
 def test_a_later_signal_ends_the_process_even_in_native_code(start):

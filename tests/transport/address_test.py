@@ -30,6 +30,12 @@ def test_other_texts_are_refused(text):
         parse_address(text)
 
 
+@pytest.mark.parametrize("host", ["learner..example", "a" * 64])
+def test_a_host_that_cannot_have_an_address_is_refused(host):
+    with pytest.raises(AddressError, match="must have the name of a host, got"):
+        parse_address(f"{host}:80")
+
+
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
     path = tmp_path / "precious"
     path.write_text("data")

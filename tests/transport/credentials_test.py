@@ -81,9 +81,10 @@ def read_pair(path):
 def test_files_that_cannot_be_read_or_hold_something_else_are_named(tmp_path, read, unreadable, odd):
     with pytest.raises(SecurityError, match=unreadable):
         read(str(tmp_path / "missing"))
-    (tmp_path / "file").write_text("nothing of the kind")
-    with pytest.raises(SecurityError, match=f"{tmp_path}/file.* {odd}"):
-        read(str(tmp_path / "file"))
+    for text in ("nothing of the kind", ""):
+        (tmp_path / "file").write_text(text)
+        with pytest.raises(SecurityError, match=f"{tmp_path}/file.* {odd}"):
+            read(str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize(("half", "missing"), [(("cert", None), "--tls_key"), ((None, "key"), "--tls_cert")])

@@ -155,6 +155,11 @@ def test_bad_numbers_about_episodes_are_refused(numbers, sentence):
         messages.read_episode_numbers(messages.episode_numbers(numbers), 2)
 
 
+def test_numbers_of_many_episodes_fit_into_a_request():
+    numbers = [(env, f"{name:064}", 0.5) for env in range(64_000, 64_100) for name in range(32)]
+    assert messages.read_episode_numbers(messages.episode_numbers(numbers), 65_536) == numbers[:800]
+
+
 HANDSHAKE = [
     (messages.read_describe_request, messages.describe_request("me")),
     (messages.read_describe_reply, messages.describe_reply(SETTINGS)),
