@@ -68,7 +68,12 @@ class NormalisedRewards(Agent):
         outputs = unroll.env_output._replace(observation=())
         start = unroll.initial_state[0]
         _, returns = tf.scan(lambda before, output: self._step(before[0], output), outputs, (start, start))
-        return self._returns.moments(returns[self.overlap :]), self._agent.moments(self._own(unroll))
+        own = self._returns.moments(returns[self.overlap :])
+        # The first batch is measured in its own deviation, which is the only one there will be for it.
+        spread = tf.sqrt(tf.maximum(own[1] - tf.square(own[0]), 0.0))
+        is_known = (self._returns.steps.value > 0.0) | (spread == 0.0)
+        unit = tf.where(is_known, self._returns.deviation, spread)
+        return own, self._agent.moments(self._own(unroll, unit))
 
     def update_statistics(self, moments: tuple[tf.Tensor, Any], steps: float) -> None:
         self._returns.update(moments[0], steps)
@@ -88,8 +93,11 @@ class NormalisedRewards(Agent):
         returned = self._discount * before + output.reward
         return tf.where(output.done, 0.0, returned), returned
 
-    def _measured(self, env_output: EnvOutput) -> EnvOutput:
-        return env_output._replace(reward=env_output.reward / self._returns.deviation)
+    def _measured(self, env_output: EnvOutput, unit: tf.Tensor | None = None) -> EnvOutput:
+        """Return the output with its reward in a unit, by default the deviation of the returns so far."""
+        return env_output._replace(reward=env_output.reward / (self._returns.deviation if unit is None else unit))
 
-    def _own(self, unroll: Unroll) -> Unroll:
-        return unroll._replace(initial_state=unroll.initial_state[1], env_output=self._measured(unroll.env_output))
+    def _own(self, unroll: Unroll, unit: tf.Tensor | None = None) -> Unroll:
+        """Return the unroll that the agent gets."""
+        measured = self._measured(unroll.env_output, unit)
+        return unroll._replace(initial_state=unroll.initial_state[1], env_output=measured)

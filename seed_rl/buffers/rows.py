@@ -73,9 +73,9 @@ def nbytes(tensor: Any) -> int:
 
 
 def _held(values: Any, spec: tf.TensorSpec) -> tf.Tensor:
-    """Converts values [n, ..., *spec.shape] to their stored form."""
+    """Converts values [n, ..., *spec.shape] to their stored form; raises ValueError for tensors of another dtype."""
     held = held_as(spec)
-    values = _as(tf.convert_to_tensor(values), held.dtype)
+    values = _as(tf.convert_to_tensor(values, spec.dtype), held.dtype)
     if spec.shape.rank < 2:
         return values
     leading = _leading(values, spec.shape.rank)

@@ -43,6 +43,9 @@ class UnrollStore:
         with tf.device(device):
             self._states = Rows(step_spec.initial_state, [num_slots + 1])
             self._steps = Rows(step_spec._replace(initial_state=()), [num_slots + 1, length])
+        # Compiled on an accelerator, where TensorFlow lacks scatter kernels for some dtypes.
+        is_compiled = devices.has_accelerator() and device != HOST
+        self._put = tf.function(self._scatter, jit_compile=is_compiled, autograph=False)
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -97,17 +100,13 @@ class UnrollStore:
             expected = [len(slots), *axes, *spec.shape]
             if list(array.shape) != expected or array.dtype != spec.dtype.as_numpy_dtype:
                 raise ValueError(f"expected {spec.dtype.name}{expected}, got {array.dtype}{list(array.shape)}")
-        self._put(tf.constant(slots, tf.int64), tf.nest.pack_sequence_as(nest, rows))
-
-    # Compiled on an accelerator, where TensorFlow lacks scatter kernels for some dtypes.
-    def _put(self, slots: tf.Tensor, rows: Any) -> None:
-        @tf.function(jit_compile=devices.has_accelerator() and self.device != HOST, autograph=False)
-        def put(slots: tf.Tensor, states: Any, steps: Any) -> None:
-            self._states.scatter(slots[:, None], states)
-            self._steps.scatter(slots[:, None], steps)
-
         with tf.device(self.device):
-            put(slots, *tf.nest.map_structure(tf.constant, rows))
+            tensors = tf.nest.map_structure(tf.constant, tf.nest.pack_sequence_as(nest, rows))
+            self._put(tf.constant(slots, tf.int64), *tensors)
+
+    def _scatter(self, slots: tf.Tensor, states: Any, steps: Any) -> None:
+        self._states.scatter(slots[:, None], states)
+        self._steps.scatter(slots[:, None], steps)
 
 
 class Unrolls(NamedTuple):

@@ -71,7 +71,10 @@ class Trunk(keras.layers.Layer):
         """The state at the start of an episode."""
         stacked = [spec for _, spec in self._tensors if self._is_stacked(spec)]
         frames = tuple(initial_frames(batch_size, spec.shape, self._config.frame_stack) for spec in stacked)
-        return TrunkState(frames, () if self._core is None else self._core.initial_state(batch_size))
+        if self._core is None:
+            return TrunkState(frames, ())
+        with errors_of(f"{type(self._config).__name__}.core", self._config.core):
+            return TrunkState(frames, self._core.initial_state(batch_size))
 
     def build(self, *shapes: Any) -> None:
         """Does nothing: `call` builds each layer, which checks its input, on first use."""

@@ -61,26 +61,26 @@ class Categorical(ActionDistribution):
 
         The same seed gives the same actions on every device, up to differences in logits and logarithms.
         """
-        logits = _float_logits(parameters)
+        logits = tf.cast(parameters, tf.float32)
         checks.check_shape("seed", seed, [2])
         u = randomness.uniform(tf.shape(logits), seed)  # never 0 or 1: both logarithms are finite
         return self.mode(logits - tf.math.log(-tf.math.log(u)))
 
     def mode(self, parameters: Any) -> tf.Tensor:
         """The most probable action, the first one in a tie."""
-        return tf.argmax(_float_logits(parameters), axis=-1, output_type=tf.int32)
+        return tf.argmax(tf.cast(parameters, tf.float32), axis=-1, output_type=tf.int32)
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
-        logits = _float_logits(parameters)
+        logits = tf.cast(parameters, tf.float32)
         checks.check_shape("actions", actions, checks.static_shape(logits)[:-1])
         return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=actions, logits=logits)
 
     def entropy(self, parameters: Any) -> tf.Tensor:
-        log_probs = tf.nn.log_softmax(_float_logits(parameters))
+        log_probs = tf.nn.log_softmax(tf.cast(parameters, tf.float32))
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
     def max_entropy(self, parameters: Any) -> tf.Tensor:
-        legal = masks.is_legal(_float_logits(parameters))
+        legal = masks.is_legal(tf.cast(parameters, tf.float32))
         return tf.math.log(tf.reduce_sum(tf.cast(legal, tf.float32), axis=-1))
 
     def features(self, actions: Any) -> tf.Tensor:
@@ -278,9 +278,3 @@ def _log_normal_cdf(x: tf.Tensor) -> tf.Tensor:
     series = 1.0 - inverse * (1.0 - inverse * (3.0 - inverse * 15.0))  # asymptotic
     left = -0.5 * tf.square(far) - tf.math.log(-far) - 0.5 * math.log(2 * math.pi) + tf.math.log(series)
     return tf.where(x > -5.0, tf.math.log(0.5 * tf.math.erfc(-near / math.sqrt(2))), left)
-
-
-def _float_logits(logits: Any) -> tf.Tensor:
-    if checks.static_shape(logits).rank == 0:
-        raise ValueError("logits must have at least one axis, got a scalar")
-    return tf.cast(logits, tf.float32)

@@ -38,11 +38,14 @@ class CheckpointError(Exception):
 def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int) -> None:
     """Write a checkpoint of `step` (learner updates) and remove the oldest beyond `keep`.
 
+    Later ones stay: they are damaged if a run continues from an earlier one.
+
     Raises:
       OSError: it can't be written; older checkpoints are untouched.
     """
-    write(os.path.join(directory, f"checkpoint-{step:012d}.npz"), arrays, state)
-    for old in paths(directory)[:-keep]:
+    path = os.path.join(directory, f"checkpoint-{step:012d}.npz")
+    write(path, arrays, state)
+    for old in [each for each in paths(directory) if each <= path][:-keep]:
         os.remove(old)
 
 

@@ -2,9 +2,7 @@
 
 import collections
 import contextlib
-import csv
 import glob
-import io
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -119,14 +117,12 @@ class Pool:
             self._removed = [member for member in self.members[1:-1] if member % self._every]
             for member in self._removed:
                 del self._results[member]
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["updates", "games", "score"])
+        lines = ["updates,games,score"]
         for member in self.members:
             games, total = self._results[member]
-            rows.writerow([member, games, round(total / games, 4) if games else ""])
+            lines.append(f"{member},{games},{round(total / games, 4) if games else ''}")
         with complete_or_absent(os.path.join(self._directory, "results.csv")) as file:
-            file.write(text.getvalue().encode())
+            file.write("\n".join([*lines, ""]).encode())
 
     def _draw(self, random: np.random.Generator) -> int:
         """Draw a member."""

@@ -45,8 +45,7 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     if not taken:
         raise CheckpointError(f"Experiment.init_from: nothing in {path} fits: {reason}")
     checkpoints.assign({name: variables[name] for name in taken}, {name: weights[name] for name in taken}, path)
-    if len(weights) < len(agent.variables):
-        agent.after_update(0)  # sets `Agent.copies`, which published weights lack
+    agent.after_update(0)  # schedules start anew, and `Agent.copies`, which published weights lack
     source = f"{path} ({checkpoints.env_frames(state, path):,} frames)"
     if not reason:
         return f"starting with all weights of {source}"

@@ -29,6 +29,13 @@ def test_written_rows_are_read_back_and_no_other_changes(compiled):
         np.testing.assert_array_equal(tensor, expected, err_msg=name, strict=True)
 
 
+@pytest.mark.parametrize(("declared", "written"), [("float32", "int32"), ("int32", "float32"), ("uint32", "int32")])
+def test_rows_of_another_dtype_are_refused(declared, written):
+    rows = Rows(tf.TensorSpec([2], declared), [5])
+    with pytest.raises(ValueError, match=f"dtype {declared} .* dtype {written}"):
+        rows.scatter(tf.constant([[4]]), tf.ones([1, 2], written))
+
+
 def test_rows_of_two_axes_take_whole_pieces_of_128_elements():
     assert Rows((tf.TensorSpec([4, 40], tf.uint16), tf.TensorSpec([3], tf.float32)), [5]).nbytes == 5 * (512 + 12)
 

@@ -19,6 +19,10 @@ class Wrong(keras.layers.Layer):
     def initial_state(self, batch_size):
         return ()
 
+class NoState(keras.layers.Layer):
+    def __init__(self, units, dtype, name):
+        super().__init__(dtype=dtype, name=name)
+
 class Fails(Wrong):
     def call(self, frames, *more):
         return frames / undefined
@@ -41,8 +45,9 @@ CLASS = "expected the class of a Keras layer, but "
         ("torso", "json:JSONDecoder", f"{CLASS}JSONDecoder is something else$"),
         ("torso", "my_mistake:Layer", r"SyntaxError: '\(' was never closed \(.*my_mistake.py, line 1\)$"),
         ("core", "my_layers:TakesNothing", "TypeError: .*got an unexpected keyword argument 'units'$"),
-        ("torso", "my_layers:Fails", r"NameError: .*'undefined' is not defined \(.*my_layers.py, line 17\)$"),
-        ("core", "my_layers:Fails", r"NameError: .*'undefined' is not defined \(.*my_layers.py, line 17\)$"),
+        ("core", "my_layers:NoState", "AttributeError: 'NoState' object has no attribute 'initial_state'"),
+        ("torso", "my_layers:Fails", r"NameError: .*'undefined' is not defined \(.*my_layers.py, line 21\)$"),
+        ("core", "my_layers:Fails", r"NameError: .*'undefined' is not defined \(.*my_layers.py, line 21\)$"),
         ("torso", "my_layers:Misshapen", r".* must have the shape \[1, F\], got the shape \[1, 10, 5, 1\]$"),
         ("core", "my_layers:NoTensor", r"ValueError: its features must have the shape \[1, 1, F\], got NoneType$"),
     ],

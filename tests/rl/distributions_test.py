@@ -201,7 +201,6 @@ def test_compiled_by_xla_the_same_seed_gives_the_same_actions(distribution):
         (SquashedNormal(LOW, HIGH), [2, 4], [2, 1], "actions"),
         (MultiCategorical((2, 3)), [2, 5], [2, 3], "actions"),
         (Categorical(5), [4, 3, 5], [4, 1], "actions"),
-        (Categorical(5), [], [], "logits"),
     ],
 )
 def test_wrong_shapes_are_named(distribution, parameters, actions, name):

@@ -53,6 +53,8 @@ def test_a_file_that_was_cut_off_is_passed_over_and_named_if_it_is_the_only_one(
     good, damaged = checkpoints.paths(directory)
     os.truncate(damaged, os.path.getsize(damaged) // 2)
     assert newest_step(directory) == 1
+    checkpoints.save(directory, 1, ARRAYS, {"step": 1}, keep=1)
+    assert newest_step(directory) == 1, "a run that continues from it keeps it"
     os.remove(good)
     with pytest.raises(CheckpointError, match="000002.npz is damaged: its checksum doesn't match its content"):
         checkpoints.newest(directory)

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from seed_rl.agents.pqn import PQN
 from seed_rl.experiment import config_files
 from seed_rl.specs import DiscreteSpec, EnvSpec
 from seed_rl.weights import checkpoints
@@ -43,6 +44,7 @@ def test_the_same_network_gets_all_weights_of_a_run_or_a_checkpoint(saved_run):
 
 def test_another_number_of_actions_leaves_those_parts_of_the_trunk_that_match(saved_run):
     logdir, agent = saved_run(*WORDS)
+    agent.after_update(0)
     variables, sentence = started(agent, logdir, *WORDS, actions=6)
     assert {path.split("/")[2] for path, taken in variables if taken} == {"torso_0", "core"}
     assert all(taken == ("/trunk/" in path) for path, taken in variables), "in both networks"
@@ -63,6 +65,14 @@ def test_published_weights_lack_the_target_network_and_set_it(saved_run):
     variables, sentence = started(agent, logdir, *WORDS)
     assert [taken for _, taken in variables] == [True] * len(arrays)
     assert sentence == f"starting with all weights of {logdir}/model.safetensors (700 frames)"
+
+
+def test_exploration_starts_anew(saved_run):
+    pqn = ("catch/vtrace", f"Experiment.agent = @{PQN.__name__}()")
+    logdir, agent = saved_run(*pqn)
+    agent.after_update(0)
+    variables, _ = started(agent, logdir, *pqn)
+    assert all(taken for _, taken in variables)
 
 
 def test_what_does_not_fit_is_a_sentence(saved_run):
