@@ -41,8 +41,8 @@ def command(
     return lambda function: Command(function, example, declared, (Failure, EnvironmentFailed, *failures))
 
 
-def check_outputs(paths: Iterable[str], overwrite: bool = True) -> None:
-    """Check, before the work, that `--output` files can be written.
+def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: bool = False) -> None:
+    """Check, before the work, that `--output` files, or else directories, can be written.
 
     Raises:
       UsageError: one can't, or exists although it must not.
@@ -50,9 +50,11 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True) -> None:
     for path in paths:
         if is_url(path):
             raise UsageError(f"--output must be a local path, got {path}")
-        parent = os.path.dirname(path) or "."
+        parent = os.path.dirname(path.rstrip("/")) or "."
         if not os.path.isdir(parent):
             raise UsageError(f"--output {path} can't be written: there is no directory {parent}")
+        if os.path.exists(path) and os.path.isdir(path) != directories:
+            raise UsageError(f"--output {path} can't be written: it is {'a file' if directories else 'a directory'}")
         if not os.access(path if os.path.exists(path) else parent, os.W_OK):
             raise UsageError(f"--output {path} can't be written: permission denied")
         if os.path.exists(path) and not overwrite:

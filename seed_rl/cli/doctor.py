@@ -119,6 +119,8 @@ def log_directory(place: str = "runs") -> Result:
     place = os.path.abspath(place)
     while not os.path.exists(place):  # a run creates missing directories
         place = os.path.dirname(place)
+    if not os.path.isdir(place) or not os.access(place, os.W_OK):
+        return BROKEN, f"{place} is no directory that can be written: choose another --logdir"
     return room(place, _DISK_GB, "choose another --logdir")
 
 

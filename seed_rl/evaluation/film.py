@@ -96,7 +96,7 @@ def film(
     hold = max(1, round(fps * _HOLD_SECONDS))
     films: list[_Append] = []
     picture: np.ndarray | None = None
-    episode, score = 1, np.zeros(env.num_envs)
+    episode, length, score = 1, -1, np.zeros(env.num_envs)
     with ExitStack() as open_films:
 
         def append(shown: np.ndarray, times: int) -> None:
@@ -110,11 +110,14 @@ def film(
                     append_frame(frame)
 
         def see(output: EnvOutput) -> None:
-            nonlocal picture, episode, score
-            score = score + output.reward
-            if picture is not None and output.done[0]:
+            nonlocal picture, episode, length, score
+            length, score = length + 1, score + output.reward
+            ended = length > 0 and output.done[0]
+            if length == max_steps and not ended:  # the environment still shows this episode
+                picture = enlarged(env.picture(output.observation))
+            if picture is not None and (ended or length == max_steps):
                 append(picture, hold)
-                episode, score = episode + 1, np.zeros(env.num_envs)
+                episode, length, score = episode + 1, 0, np.zeros(env.num_envs)
             if episode <= episodes:
                 picture = enlarged(env.picture(output.observation))
                 append(picture, 1)

@@ -229,7 +229,9 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
       experiment: the experiment that would continue the run.
       saved: result of `Experiment.to_json` for the run.
     """
-    current = json.loads(json.dumps(experiment.to_json()))  # so that both have JSON's types
+    # Both have JSON's types, and one name for a group of settings, which may be None, and for its kind.
+    own = json.loads(json.dumps(experiment.to_json()))
+    current, saved = ({name.removesuffix(".kind"): each[name] for name in each} for each in (own, saved))
     schedule = experiment.optimizer.schedule
     free = (*_MAY_CHANGE, "total_frames") if schedule == "constant" else _MAY_CHANGE
     why = {"total_frames": f" (the {schedule} schedule of the learning rate depends on it)"}

@@ -101,13 +101,15 @@ class Progress:
         return counters
 
     def gauges(self) -> dict[str, float]:
-        """Means over the recent episodes; number and summed returns of all training episodes; gauges of the league."""
+        """Means over the recent episodes; counts of all, and summed returns in training; gauges of the league."""
         self._add_episodes()
-        training = self._windows[""]
+        training, evaluation = self._windows[""], self._windows["eval/"]
         means = {f"{prefix}{name}": mean for prefix, own in self._windows.items() for name, mean in own.means().items()}
         numbers = {name: float(np.mean(values)) for name, values in self._numbers.items()}
         league = self._pool.gauges() if self._pool else {}
-        return {**means, **numbers, **league, "episodes": training.count, "total_return": training.total_return}
+        counts = {"episodes": training.count, "total_return": training.total_return}
+        evaluations = {"eval/episodes": evaluation.count} if evaluation.count else {}
+        return {**means, **numbers, **league, **counts, **evaluations}
 
     def get_state(self) -> dict[str, Any]:
         """The state for `set_state`, as JSON values."""

@@ -57,6 +57,7 @@ METRICS = {
         "optimizer_steps", "steps", "optimizer steps; several per update with passes or minibatches"
     ),
     "progress/episodes": Metric("episodes", "episodes", "finished training episodes"),
+    "progress/evaluation_episodes": Metric("eval/episodes", "episodes", "finished evaluation episodes"),
     "progress/total_return": Metric("total_return", "reward", "sum of the returns of all training episodes"),
     "progress/seconds": Metric("seconds", "s", "training time, including earlier starts of the run"),
 }

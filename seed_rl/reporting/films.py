@@ -54,7 +54,7 @@ class Films(Sink):
             self._process = None
         if self._due is None:
             self._due = wall_time + self._interval
-        has_policy = glob.glob(os.path.join(self._logdir, "checkpoints", "checkpoint-*.npz"))
+        has_policy = glob.glob("checkpoints/checkpoint-*.npz", root_dir=self._logdir)
         if wall_time >= self._due and self._process is None and has_policy:
             self._due = wall_time + self._interval
             self._latest = wall_time + _MAX_SECONDS
@@ -102,5 +102,5 @@ class Films(Sink):
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-            for unfinished in glob.glob(self._path(f"*{PARTIAL}")):
-                os.remove(unfinished)
+            for unfinished in glob.glob(f"*{PARTIAL}", root_dir=self._directory):
+                os.remove(self._path(unfinished))

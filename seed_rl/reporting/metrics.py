@@ -22,17 +22,18 @@ FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
 RECENT_EVAL_EPISODES = 30
 EVALUATION = 10
-"""Number of evaluation episodes from which on their mean may decide about the best checkpoint."""
+"""Number of evaluation episodes from which on their mean may decide about the best checkpoint or the end of a run."""
 _MAX_LINE = 1 << 20  # bytes
 
 
 def settled_return(row: Mapping[str, float], metric: str) -> float:
     """Return a mean return, `episode_return` or `eval/episode_return`; minus infinity before it is meaningful.
 
-    Means of training episodes count from the hundredth episode on, because short episodes end first.
+    Means of training episodes count from the hundredth episode on, those of evaluation episodes from the tenth, because
+    short episodes end first.
     """
-    is_full = metric != "episode_return" or row["episodes"] >= RECENT_EPISODES
-    return row.get(metric, -math.inf) if is_full else -math.inf
+    count, enough = ("episodes", RECENT_EPISODES) if metric == "episode_return" else ("eval/episodes", EVALUATION)
+    return row.get(metric, -math.inf) if row.get(count, 0) >= enough else -math.inf
 
 
 class EpisodeWindow:

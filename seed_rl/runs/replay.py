@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import gc
-import glob
 import itertools
 import logging
 import os
@@ -87,7 +86,7 @@ def replay(
         gc.unfreeze()  # its learner, whose memory the next one needs
         gc.collect()
         checked += order.checked
-        newest = newest_checkpoint(own)
+        newest = checkpoints.find(own, None)
 
 
 def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progress]:
@@ -116,8 +115,9 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
     if not 1 <= update <= parts[-1].end[0]:
         raise JournalError(f"{path} ends after {parts[-1].end[0]} updates: there is no update {update} to fork at")
     with tempfile.TemporaryDirectory(prefix="seed_rl-fork-") as temporary:
-        yield from replay(source, temporary, until=update)
-        last = max(map(newest_checkpoint, glob.glob(f"{temporary}/segment-*")), key=os.path.basename)
+        for progress in replay(source, temporary, until=update):
+            yield progress
+        last = checkpoints.find(progress.logdir, None)
         if record:
             arrays, names = checkpoints.load(last)[0], parts[-1].start["variables"]
             digest = segments.digest(arrays[name] for name in names)
@@ -127,11 +127,6 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
                 journal.write(line)
             journal.close()
         _copy(last, logdir)
-
-
-def newest_checkpoint(logdir: str) -> str:
-    """Return the path of the newest checkpoint of a run."""
-    return checkpoints.paths(os.path.join(logdir, "checkpoints"))[-1]
 
 
 def _copy(checkpoint: str, logdir: str) -> None:

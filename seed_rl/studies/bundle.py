@@ -22,8 +22,8 @@ from seed_rl.foreign import json_object, shortened
 from seed_rl.journal import file, segments
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs, Segment
-from seed_rl.runs.replay import Progress, newest_checkpoint, replay, updates_behind
-from seed_rl.system.files import explained
+from seed_rl.runs.replay import Progress, replay, updates_behind
+from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.weights import checkpoints
 
 MANIFEST = "manifest.json"
@@ -51,7 +51,7 @@ def write_bundle(logdir: str, output: str) -> int:
         raise JournalError(
             f"{logdir} has a checkpoint of update {updates}, but its journal ends at {journal[-1].end[0]}"
         )
-    if init_from := saved_settings(logdir).get("init_from"):
+    if init_from := journal[0].start["settings"].get("init_from"):
         raise JournalError(f"{logdir} began with the weights of {init_from}, which others don't have")
     with tempfile.TemporaryDirectory() as directory:
         policy = os.path.join(directory, POLICY)
@@ -63,7 +63,7 @@ def write_bundle(logdir: str, output: str) -> int:
     contents["requirements.txt"] = "".join(f"{line}\n" for line in sorted(installed)).encode()
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
     contents[MANIFEST] = json.dumps(hashes, indent=2).encode()
-    with tarfile.open(output, "w") as archive:
+    with complete_or_absent(output) as whole, tarfile.open(fileobj=whole, mode="w") as archive:
         for name, data in contents.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
@@ -106,7 +106,7 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
         for end in replay(logdir, os.path.join(temporary, "replay"), begin, until):
             yield end
         if end is not None and end.updates == last.end[0]:
-            found = checkpoints.load(newest_checkpoint(end.logdir))[0]
+            found = checkpoints.chosen(end.logdir, None)[1]
             for name in {*policy, *(name for name in found if name.startswith("agent/"))}:
                 if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
                     raise Differs(f"{POLICY} in {path} is not the policy at the end of the run: {name} differs")

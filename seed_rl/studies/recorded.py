@@ -68,8 +68,9 @@ class RecordedRun(NamedTuple):
         """
         if self.series:
             raise ConfigError("CSV files can't be normalised: expected log directories, which name the environment")
-        last = [row[name] for row in self.rows for name in ("eval/episode_return", "episode_return") if name in row]
-        score = saved_config.load_saved(self.place).env.human_normalised(last[-1])
+        names = ("eval/episode_return", "episode_return")
+        last = next(row[name] for name in names for row in reversed(self.rows) if name in row)
+        score = saved_config.load_saved(self.place).env.human_normalised(last)
         if score is None:
             raise ConfigError(f"{self.place} can't be normalised: its environment has no human reference score")
         return score

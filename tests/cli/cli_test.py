@@ -66,6 +66,12 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         ("eval", "expected either --logdir, the log directory of a run, or --pretrained, a policy's name"),
         ("eval --logdir=nowhere", "nowhere is not the log directory of a run: nowhere/config.json is missing"),
         ("eval --logdir=x --output=nowhere/x", "--output nowhere/x can't be written: there is no directory nowhere"),
+        ("eval --logdir=x --output=/tmp", "--output /tmp can't be written: it is a directory"),
+        (f"export --logdir=x --output={__file__}", "cli_test.py can't be written: it is a file"),
+        (
+            "envs check catch --options={}x",
+            "--options are for environments of Gymnasium, got those for the suite",
+        ),
         ("eval a --logdir=b", "give either log directories, possibly with --checkpoint=best, or --logdir"),
         ("eval a b --output=c", "--output is for a single run; several runs write evaluation.json into"),
         ("play --logdir=x --pretrained=pong", "expected either --logdir, the log directory of a run, or --pretrained"),
@@ -75,10 +81,17 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         ("serve a --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("plot", "expected at least one log directory"),
         ("plot x --output=gs://bucket/x.png", "--output must be a local path, got gs://bucket/x.png"),
+        ("plot x --output=curve", "--output files must have an extension, such as .png, .svg or .pdf, got curve"),
         (f"plot x --output={__file__}", "exists already: choose another name, or --overwrite"),
         (f"sweep {CATCH} --seeds=0", "--seeds must be a positive number of runs or a list of seeds, got 0"),
         (f"sweep {CATCH} --seeds=a", "--seeds must be whole numbers, got a"),
         (f"sweep {CATCH} --logdir=gs://a/b", "--logdir of a sweep must be a local directory, got gs://a/b; only `seed"),
+        (
+            f"sweep {CATCH} --grid=Experiment.seed=3,4",
+            "the seeds of a sweep are given by --seeds, not",
+        ),
+        (f"sweep {CATCH} --gin_param=Experiment.seed=3", "the seeds of a sweep are given by --seeds"),
+        (f"sweep {CATCH} --total_frames=9 --grid=Experiment.total_frames=1,2", "--total_frames can't be combined with"),
         (f"sweep {CATCH} --trials=3", "--trials needs --search"),
         (f"sweep {CATCH} --search=A.b=1..2 --grid=A.b=1,2", "--grid can't be combined with --search"),
         (f"sweep {CATCH} --search=Optimizer.learning_rate=-1..1", "Optimizer.learning_rate must be at least 0, got -1"),
@@ -145,7 +158,7 @@ def test_a_reader_that_leaves_is_no_error():
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-@pytest.mark.parametrize("arguments", [["eval", "--logdir=x"], ["configs"]], ids=str)
+@pytest.mark.parametrize("arguments", [["eval", "--logdir=."], ["configs"]], ids=str)
 def test_ctrl_c_ends_a_command_with_a_line(arguments, monkeypatch, capsys):
     """Where the process spends its time: in loading TensorFlow, say."""
 

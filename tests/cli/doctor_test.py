@@ -90,6 +90,8 @@ def test_the_list_of_experiments_has_a_line_each_that_fits_100_columns(capsys):
 
 
 def test_a_store_that_cannot_be_used_for_a_run_is_reported(capsys):
+    for place in (__file__, f"{__file__}/run"):
+        assert doctor.log_directory(place)[0] == doctor.BROKEN
     for url, why in (("no://a/run", "used here"), ("file:///proc/a/run", "written")):
         state, text = doctor.log_directory(url)
         assert state == doctor.BROKEN

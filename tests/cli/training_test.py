@@ -1,11 +1,14 @@
 """How `seed_rl train` ends."""
 
+import math
+
 import pytest
 
 from seed_rl.cli.commands import training
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
 from seed_rl.learner.hosts import ALONE
+from seed_rl.reporting.metrics import settled_return
 from tests.cli.display_test import ROW
 
 
@@ -54,6 +57,12 @@ def test_a_run_that_ends_without_its_target_fails_and_says_how_far_it_came(flags
     target = flags[0].partition("=")[2]
     sentence = f"seed_rl train: --target_return={target} was not reached: {how_far}\n"
     assert ended(monkeypatch, capsys, *flags) == (1, rows, sentence)
+
+
+def test_evaluations_count_from_the_tenth_episode_on():
+    row = {"episodes": 200, "eval/episode_return": 18.0}
+    assert settled_return(row | {"eval/episodes": 9}, "eval/episode_return") == -math.inf
+    assert settled_return(row | {"eval/episodes": 10}, "eval/episode_return") == 18.0
 
 
 def test_time_ends_a_run_without_a_target_in_success(monkeypatch, capsys):

@@ -51,6 +51,16 @@ def test_films_show_every_step_and_hold_the_end(policy, watched, tmp_path):
         assert about["duration"] == pytest.approx(len(pictures) / FPS, abs=0.05)
 
 
+def test_an_episode_that_is_cut_off_ends_in_the_film_as_well(policy, watched, tmp_path, monkeypatch):
+    path, captions = str(tmp_path / "play.gif"), []
+    drawn = lambda picture, text: captions.append(text) or captioned(picture, text)  # noqa: E731
+    monkeypatch.setattr("seed_rl.evaluation.film.captioned", drawn)
+    played = film(policy, watched, 3, seed=2, paths=[path], fps=FPS, max_steps=4)
+    assert played.lengths.tolist() == [4, 4, 1]
+    shown = [text.partition("   ")[0] for text in captions]
+    assert shown == [f"episode {n}" for n, steps in ((1, 4), (2, 4), (3, 1)) for _ in range(steps + 1)]
+
+
 def test_a_film_is_complete_at_its_limits(policy, watched, tmp_path):
     paths = [str(tmp_path / name) for name in ("play.mp4", "play.gif")]
 

@@ -58,7 +58,11 @@ def test_length_speed_and_placement_may_change_when_a_run_is_resumed_and_nothing
         "total_frames was 100000 and is now 9000000 (the linear schedule of the learning rate depends on it)",
     ]
     other = config_files.load(["memory/r2d2"])
-    assert "env.kind was 'Catch' and is now 'Memory'" in config_files.differences_from_saved(other, str(tmp_path))
+    assert "env was 'Catch' and is now 'Memory'" in config_files.differences_from_saved(other, str(tmp_path))
+    without = config_files.load(["catch/r2d2"], ["Experiment.replay = None", "Experiment.agent = @VTrace()"])
+    assert "replay was 'Replay' and is now None" in config_files.differences_from_saved(without, str(tmp_path))
+    config_files.save_config(without, str(tmp_path))
+    assert "replay was None and is now 'Replay'" in config_files.differences_from_saved(before, str(tmp_path))
 
 
 def test_a_saved_configuration_that_is_none_is_named(tmp_path):

@@ -37,6 +37,7 @@ def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_
         "episode/is_success": 1.0,  # of the last 100
         "eval/episode/is_success": 0.25,
         "eval/episode/restarts": 7.0,  # the environment's own
+        "eval/episodes": 1,
         "episodes": 2,
         "total_return": 3.0,
     }

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
             if not stopped.is_set():
                 name = "evaluation.json"
                 if len(places) > 1 and not os.path.isdir(place):
-                    name = f"{os.path.splitext(os.path.basename(place))[0]}.{name}"
+                    name = f"{re.sub('[/:]+', '-', place.removesuffix('.tar')).strip('-.')}.{name}"
                 evaluations.append(_evaluated(values, place, name, stopped))
     if len(evaluations) > 1 and not stopped.is_set():
         from seed_rl.evaluation import episodes
@@ -148,7 +149,7 @@ def export(values: flags.FlagValues) -> int:
     others = ("batch_size",) if values.format == "hub" else ("greedy", "seed", "episodes")
     if given := [flag for flag in others if values[flag].present]:
         raise UsageError(f"--{given[0]} has no effect on --format={values.format}")
-    with _usable_run(values, values.logdir, "export") as (logdir, (directory,)):
+    with _usable_run(values, values.logdir, "export", directories=True) as (logdir, (directory,)):
         with explained(UsageError, f"--output {directory} can't be written"):
             if values.format == "hub":
                 from seed_rl.studies import hub
@@ -207,11 +208,13 @@ def serve(values: flags.FlagValues, *places: str) -> int:
 
 
 @contextlib.contextmanager
-def _usable_run(values: flags.FlagValues, place: str | None, *names: str) -> Iterator[tuple[str, list[str]]]:
+def _usable_run(
+    values: flags.FlagValues, place: str | None, *names: str, directories: bool = False
+) -> Iterator[tuple[str, list[str]]]:
     """Load TensorFlow and yield the directory of the policy at a place or named by `--pretrained`, and output paths.
 
-    These come from `--output`, or else are files called `names` in the log directory, or in the working directory if
-    `place` isn't one on this machine.
+    These come from `--output`, or else are files (or directories) called `names` in the log directory, or in the
+    working directory if `place` isn't one on this machine.
 
     Raises:
       UsageError, ConfigError, CheckpointError, JournalError: a flag or the policy is unusable.
@@ -220,10 +223,12 @@ def _usable_run(values: flags.FlagValues, place: str | None, *names: str) -> Ite
         raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
     given = values.output if "output" in values else None
     given = [given] if isinstance(given, str) else given
-    check_outputs(given or ())
+    check_outputs(given or (), directories=directories)
     with opened(place or policies.folder(values.pretrained)) as logdir:
         if not is_url(logdir):
             checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
-        load_tensorflow()
         own = logdir if logdir == place and not is_url(place) else ""
-        yield logdir, given or [os.path.join(own, name) for name in names]
+        outputs = given or [os.path.join(own, name) for name in names]
+        check_outputs(outputs, directories=directories)
+        load_tensorflow()
+        yield logdir, outputs

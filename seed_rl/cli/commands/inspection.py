@@ -1,6 +1,7 @@
 """Commands that inspect the shipped experiments, environments, this machine and past runs."""
 
 import inspect
+import os
 from collections.abc import Sequence
 
 from seed_rl.cli import flags
@@ -57,6 +58,8 @@ def _check(ids: Sequence[str], options: str) -> int:
     if not ids:
         raise UsageError("expected an environment to check, such as CartPole-v1, or a suite")
     for name in ids:
+        if name in registry.names() and options != "{}":
+            raise UsageError(f"--options are for environments of Gymnasium, got those for the suite {name}")
         options_of_id = {"id": name, "options": options}
         description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
         found = elsewhere.findings(registry.from_description(description))
@@ -96,6 +99,9 @@ def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws learning curves or scores, one curve per configuration."""
     if not places:
         raise UsageError("expected at least one log directory")
+    for path in values.output:
+        if not os.path.splitext(path)[1]:
+            raise UsageError(f"--output files must have an extension, such as .png, .svg or .pdf, got {path}")
     check_outputs(values.output, values.overwrite)
     from seed_rl.studies.plot import plot_curves, plot_profiles
 

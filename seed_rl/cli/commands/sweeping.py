@@ -61,6 +61,11 @@ def _run(running: Study) -> int:
 def _new_sweep(values: flags.FlagValues) -> Study:
     from seed_rl.studies.sweep import Sweep, seeds_of, trials
 
+    varied, fixed = ({text.partition("=")[0].strip() for text in texts} for texts in (values.grid, values.gin_param))
+    if "Experiment.seed" in varied | fixed:
+        raise UsageError("the seeds of a sweep are given by --seeds, not by Experiment.seed")
+    if "Experiment.total_frames" in varied and values.total_frames is not None:
+        raise UsageError("--total_frames can't be combined with --grid=Experiment.total_frames")
     wanted = trials(values.grid, seeds_of(values.seeds))
     for trial in wanted:  # report mistakes before the first run
         load(values, *trial.bindings)

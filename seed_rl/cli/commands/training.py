@@ -194,7 +194,8 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         if stopped.raised:
             print("seed_rl: interrupted before the first update", file=sys.stderr)
         elif values.target_return is not None and not reached and not stopped.exit_code:
-            raise Failure(f"--target_return={values.target_return:g} was not reached: {_how_far(row, best)}")
+            how_far = _how_far(row, run.experiment.score, best)
+            raise Failure(f"--target_return={values.target_return:g} was not reached: {how_far}")
         return stopped.exit_code
     except Diverged as error:
         raise Failure(
@@ -210,11 +211,12 @@ def _stop_after(seconds: float, stopped: StopFlag) -> None:
     timer.start()
 
 
-def _how_far(row: Mapping[str, float], best: float) -> str:
-    """Describe the best mean return of a run, given its last row of metrics, which may be empty."""
+def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:
+    """Describe the best mean return of a run, given its last row, which may be empty, and the metric that counts."""
     after = f"after {row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
     if best == -math.inf:
-        return f"{after}, {row.get('episodes', 0):.0f} episodes have ended, too few for a mean return"
+        name, kind = ("episodes", "") if metric == "episode_return" else ("eval/episodes", "evaluation ")
+        return f"{after}, {row.get(name, 0):.0f} {kind}episodes have ended, too few for a mean return"
     return f"{after}, the best mean return is {best:g}"
 
 
