@@ -1,4 +1,4 @@
-"""Tables and pictures for docs/results/atari.md, which `scripts/performance_page.py` writes.
+"""Tables and pictures for docs/results/atari.md, which `scripts/pages.py` writes.
 
 Each folder in docs/results/atari has the records of one `scripts/bench.sh atari`. Its name, such as `atari57_5M`,
 starts with the set of games. The published scores are next to the folders.

@@ -110,8 +110,8 @@ class EnvConfig(Settings, abc.ABC):
     def check_rows(self, name: str, rows: int) -> None:
         """Raises CannotBuild unless a number of rows, given by the setting `name`, is that of whole games."""
         if rows % self.players:
-            kind = f"the number of players in {self.title} ({self.players})"
-            raise CannotBuild(f"{name} must be a multiple of {kind}, got {rows}")
+            wanted = f"a multiple of the number of players in {self.title} ({self.players})"
+            raise CannotBuild(f"{name} must be {wanted}, got {rows}")
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -197,8 +197,7 @@ class ObservationPictures(Watchable):
         super().__init__(env)
         space = env.single_observation_space
         parts = dict(space.items()) if isinstance(space, spaces.Dict) else {"": space}
-        names = [name for name, part in parts.items() if to_colours is not None or _is_picture(part)]
-        if not names:
+        if not (names := [name for name, part in parts.items() if to_colours is not None or _is_picture(part)]):
             env.close()
             raise CannotBuild(f"there is nothing to draw: pictures are uint8 [H, W, 1 or 3], observations are {space}")
         self._name = names[0]
@@ -265,8 +264,7 @@ def random_play(env: VectorEnv, spec: EnvSpec, seed: int = 0) -> Iterator[EnvOut
     rng, output = np.random.default_rng(seed), reset(env, seed)
     while True:
         yield output
-        legal = legal_actions(spec, output.observation)
-        output = step(env, random_actions(spec.action, rng, env.num_envs, legal))
+        output = step(env, random_actions(spec.action, rng, env.num_envs, legal_actions(spec, output.observation)))
 
 
 def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""Keeps the pretrained policies of docs/pretrained: adds one, checks their scores, lists them in the guide.
+"""Keeps the pretrained policies of docs/pretrained: adds one, or checks their scores.
 
 scripts/pretrained.py add NAME LOGDIR [--greedy] [--checkpoint=best] [--commit=COMMIT]
 scripts/pretrained.py check [NAME...] [--episodes=20]
-scripts/pretrained.py page [--check]
 """
 
 import argparse
 import hashlib
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -21,8 +19,6 @@ from seed_rl.system.native_output import load_tensorflow
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for `scripts`, which is not installed
-PAGE = ROOT / "docs" / "guides" / "pretrained.md"
-TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end -->)", re.DOTALL)
 COLUMNS = ("env_frames", "seconds", "episode_return", "eval/episode_return")
 LARGEST = {"model.safetensors": 4_000_000, "replay.mp4": 2_000_000}
 """Largest size in bytes of each file that a policy must have."""
@@ -32,6 +28,7 @@ CURVE = "\n![Learning curve](curve.png)\n"
 def add(arguments: argparse.Namespace) -> int:
     """Publish a policy in docs/pretrained, with its learning curve."""
     load_tensorflow()
+    from scripts import pages
     from scripts.record_result import write_table
     from seed_rl.studies import hub
 
@@ -48,8 +45,7 @@ def add(arguments: argparse.Namespace) -> int:
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
     wrong = [name for name, most in LARGEST.items() if not 0 < sizes.get(name, 0) <= most]
     print(f"{folder}: missing or too large: {', '.join(wrong)}" if wrong else folder)
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    return int(bool(wrong))
+    return max(int(bool(wrong)), pages.update(pages.DOCS / "guides" / "pretrained.md"))
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -74,42 +70,10 @@ def check(arguments: argparse.Namespace) -> int:
     return int(wrong > 0)
 
 
-def filled(page: str) -> str:
-    """Replace the table of a page by one of all policies."""
-    lines = [
-        "| name | task | agent | frames | mean return of 100 episodes | 95 % interval | |",
-        "|---|---|---|--:|--:|--:|---|",
-    ]
-    for name in pretrained.names():
-        about, place = pretrained.about(name), f"../pretrained/{name}"
-        cells = [
-            f"[{name}]({place}/README.md)",
-            about["task"],
-            about["agent"],
-            f"{about['env_frames'] / 1e6:.2f} M",
-            f"{about['mean']:,.2f}{', greedy' if about['greedy'] else ''}",
-            f"{about['low']:,.2f} to {about['high']:,.2f}",
-            f"[film]({place}/replay.mp4)",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return TABLE.sub(lambda _: "\n".join(["", *lines, "", ""]), page)
-
-
-def page(arguments: argparse.Namespace) -> int:
-    """Write the guide's table, or say whether it is up to date."""
-    before = PAGE.read_text(encoding="utf-8")
-    if not arguments.check:
-        PAGE.write_text(filled(before), encoding="utf-8")
-    elif before != filled(before):
-        print(f"{PAGE} is out of date: run scripts/pretrained.py page", file=sys.stderr)
-        return 1
-    return 0
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    adding, checking, listing = (commands.add_parser(each.__name__, help=each.__doc__) for each in (add, check, page))
+    adding, checking = (commands.add_parser(each.__name__, help=each.__doc__) for each in (add, check))
     adding.add_argument("name")
     adding.add_argument("logdir", help="log directory or bundle of the run")
     adding.add_argument("--checkpoint", help="checkpoint (default: the newest)")
@@ -118,8 +82,7 @@ def main() -> int:
     checking.add_argument("names", nargs="*")
     checking.add_argument("--episodes", type=int, default=20)
     checking.add_argument("--seed", type=int, default=1, help="1 is that of the stated scores")
-    listing.add_argument("--check", action="store_true", help="write nothing; fail if the table is out of date")
-    for each, run in ((adding, add), (checking, check), (listing, page)):
+    for each, run in ((adding, add), (checking, check)):
         each.set_defaults(run=run)
     arguments = parser.parse_args()
     return int(arguments.run(arguments))

@@ -35,17 +35,15 @@ class SameStep(VectorWrapper):
 
     With NEXT_STEP, the step that ends an episode returns its last observation, and the following step ignores its
     action and returns the first observation of the next episode. This wrapper reports the end in that following step,
-    so the old episode becomes one step longer; the extra step has zero reward. The numbers about the episode in
-    `final_info` come with this report; `info["ended"]`, bool [2, E], says without delay which episodes were terminated
-    and which were truncated.
+    so the old episode becomes one step longer; the extra step has zero reward and the numbers of the episode in
+    `final_info`. `info["ended"]`, bool [2, E], says without delay which episodes were terminated and which truncated.
     """
 
     def __init__(self, env: VectorEnv):
         super().__init__(env)
         self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
         self._ended = np.zeros((2, env.num_envs), bool)
-        self._final: dict[str, Any] = {}
-        """The previous step's info."""
+        self._final: dict[str, Any] = {}  # the info of the previous step
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new episodes."""
@@ -138,10 +136,9 @@ class FlatVectorEnv(VectorWrapper):
         super().__init__(env)
         self._own_name = name
         leaves = _chosen(list(_leaves("", env.single_observation_space)), keys, masks)
-        parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
+        self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
-        self._parts = parts
         if len(parts) == 1 and parts[0].name == "":
             self.single_observation_space = parts[0].space
         else:

@@ -1,4 +1,4 @@
-"""What the page of Atari says of failures and several seeds; performance_page_test.py writes the whole page again."""
+"""What the page of Atari says of failures and several seeds; pages_test.py writes the whole page again."""
 
 import json
 import pathlib

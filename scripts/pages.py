@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Writes generated parts of documentation pages: scripts/pages.py [--check] [--pictures]
+
+A part is the block between `<!-- KIND: NAME -->` and `<!-- end -->`; the rest of a page is not touched:
+
+    table: NAME                of a benchmark, from NAME.json, which `scripts/bench.sh` wrote
+    atari: PART FOLDER FRAMES  of `benchmarks.atari_page`
+    run: NAME                  a recorded run, from the folder NAME, which `scripts/record_result.py` wrote
+    policies: all              the pretrained policies
+
+With --check nothing is written, and the exit code is 1 if a page is out of date. With --pictures the pictures of
+docs/results/atari.md are redrawn first.
+"""
+
+import argparse
+import importlib
+import json
+import pathlib
+import re
+import sys
+from typing import Any
+
+from seed_rl.experiment import pretrained
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
+DOCS = ROOT / "docs"
+PAGES = {
+    DOCS / "performance.md": DOCS / "results" / "performance",
+    DOCS / "results" / "time_to_score.md": DOCS / "results" / "time_to_score",
+    DOCS / "results" / "atari.md": DOCS / "results" / "atari",
+    DOCS / "results" / "README.md": DOCS / "results",
+    DOCS / "guides" / "pretrained.md": DOCS / "pretrained",
+}
+"""Directory with the data of each page."""
+END = "<!-- end -->"
+BEGIN = re.compile("<!-- (table|atari|run|policies): ")
+BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
+PICTURES = ("by_hours.png", "with_cut.png")
+"""Pictures of a run: the first that exists is shown, the others are linked."""
+
+
+class PageError(Exception):
+    """The page or its data are inconsistent; the message is one sentence."""
+
+
+def filled(page: str, data: pathlib.Path) -> str:
+    """Regenerate every block of a page from the files in a directory.
+
+    Raises:
+      PageError: a marker has no partner, a block has no data, or the page does not show a recorded run.
+    """
+    blocks = [*BLOCK.finditer(page)]
+    if not len(BEGIN.findall(page)) == page.count(END) == len(blocks):
+        raise PageError(f"each <!-- KIND: NAME --> needs one {END} behind it")
+    recorded, shown = {path.parent.name for path in data.glob("*/about.json")}, {b[3] for b in blocks if b[2] == "run"}
+    if recorded != shown:
+        raise PageError(f"the page must show every recorded run, {sorted(recorded)}, but shows {sorted(shown)}")
+    content = {"table": table_of, "atari": atari_of, "run": run_of, "policies": policies_of}
+    return BLOCK.sub(lambda block: f"{block[1]}{content[block[2]](block[3], data)}{block[4]}", page)
+
+
+def atari_of(part: str, data: pathlib.Path) -> str:
+    """Return a part of the Atari page, as Markdown."""
+    return str(importlib.import_module("benchmarks.atari_page").section(part, data))
+
+
+def table_of(name: str, data: pathlib.Path) -> str:
+    """Return a table and its origin, as Markdown."""
+    path = data / f"{name}.json"
+    if not path.is_file():
+        raise PageError(f"the table {name} has no data: {path.name} is missing; `scripts/bench.sh` writes it")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    table = importlib.import_module(f"benchmarks.{content['benchmark']}").table(content["result"])
+    return f"\n```\n{table}\n```\n\n{origin(content)}\n"
+
+
+def origin(content: dict[str, Any]) -> str:
+    """Describe how, where and when the results were measured."""
+    hardware = content["hardware"]
+    accelerators = ", ".join(hardware["accelerators"]) or "no accelerator"
+    commit = content["commit"] or "an unknown commit"
+    libraries = ", ".join(f"{library} {version}" for library, version in content["libraries"].items())
+    cores = f"{hardware['cores']} core{'s' if hardware['cores'] > 1 else ''} of {hardware['processor']}"
+    return (
+        f"`{content['command']}`, {content['date'][:10]}, {cores}, {accelerators}; "
+        f"seed_rl {content['version']} at {commit}, {libraries}."
+    )
+
+
+def run_of(name: str, data: pathlib.Path) -> str:
+    """Return pictures, command, numbers and origin of a run, as Markdown."""
+    about = json.loads((data / name / "about.json").read_text(encoding="utf-8"))
+    command, _, remark = about["command"].partition(" (")
+    pictures = sorted(path.name for path in (data / name).glob("*.png"))
+    shown = [picture for picture in PICTURES if picture in pictures][:1]
+    links = [f"[{file}]({name}/{file})" for file in (*pictures, "metrics.csv", "config.gin", "about.json")]
+    lines = [f"![Learning curve]({name}/{picture})\n" for picture in shown]
+    lines += [f"```sh\n{command}\n```\n", *numbers(about), ""]
+    commit = f"Commit `{about['commit'][:9]}` on {about['hardware']}"
+    if remark:
+        commit += f"; {remark.removesuffix(')')}"
+    return "\n" + "\n".join([*lines, f"{commit}. {' · '.join(links)}", ""])
+
+
+def numbers(about: dict[str, Any]) -> list[str]:
+    """Return a table of the final and best values of a run."""
+    last, best = about["last"], about["best"]
+    cells = {"frames": f"{last['env_frames']:,}", "time": duration(last["seconds"])}
+    for name, key in (("return", "episode_return"), ("evaluation", "eval/episode_return")):
+        if key in last:
+            cells |= {f"{name}, at the end": f"{last[key]:,.2f}", f"{name}, at best": f"{best[key]:,.2f}"}
+    cells |= {"updates": f"{last['learner_updates']:,}", "frames/s": f"{last['env_frames'] / last['seconds']:,.0f}"}
+    return [f"| {' | '.join(row)} |" for row in (cells, ["--:"] * len(cells), cells.values())]
+
+
+def duration(seconds: float) -> str:
+    """Format a duration in minutes, or in seconds if short."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def policies_of(_: str, data: pathlib.Path) -> str:
+    """Return a table of all pretrained policies, as Markdown."""
+    lines = [
+        "| name | task | agent | frames | mean return of 100 episodes | 95 % interval | |",
+        "|---|---|---|--:|--:|--:|---|",
+    ]
+    for name in pretrained.names():
+        about, place = pretrained.about(name), f"../{data.name}/{name}"
+        cells = [
+            f"[{name}]({place}/README.md)",
+            about["task"],
+            about["agent"],
+            f"{about['env_frames'] / 1e6:.2f} M",
+            f"{about['mean']:,.2f}{', greedy' if about['greedy'] else ''}",
+            f"{about['low']:,.2f} to {about['high']:,.2f}",
+            f"[film]({place}/replay.mp4)",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(["", *lines, "", ""])
+
+
+def update(path: pathlib.Path, only_check: bool = False) -> int:
+    """Write a page if it is out of date; return the exit code."""
+    page = path.read_text(encoding="utf-8")
+    try:
+        wanted = filled(page, PAGES[path])
+    except PageError as error:
+        print(f"{path.name}: {error}", file=sys.stderr)
+        return 1
+    if wanted != page and only_check:
+        print(f"{path.name} is out of date: run scripts/pages.py", file=sys.stderr)
+        return 1
+    if wanted != page:
+        path.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if a page is out of date")
+    parser.add_argument("--pictures", action="store_true", help="redraw the pictures of docs/results/atari.md")
+    arguments = parser.parse_args()
+    if arguments.pictures:
+        for folder in sorted(path for path in (DOCS / "results" / "atari").iterdir() if path.is_dir()):
+            importlib.import_module("benchmarks.atari_page").draw(folder)
+    return max([update(path, arguments.check) for path in PAGES])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

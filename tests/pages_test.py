@@ -1,0 +1,70 @@
+"""The parts of pages that a script writes: benchmarks, recorded runs, pretrained policies."""
+
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS
+from scripts import pages
+
+DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
+RESULTS = DOCS / "results" / "performance"
+ON_THE_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have separate pages
+ONE_TABLE = "<!-- table: env -->\n<!-- end -->\n"
+ONE_RUN = "<!-- run: gym_pendulum -->\n<!-- end -->\n"
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Runs the script on a page with the given text and data; returns exit code and page."""
+    page = tmp_path / "page.md"
+
+    def run_script(text, data, *flags):
+        page.write_text(text, encoding="utf-8")
+        monkeypatch.setattr(pages, "PAGES", {page: data})
+        monkeypatch.setattr(sys, "argv", ["pages.py", *flags])
+        return pages.main(), page.read_text(encoding="utf-8")
+
+    return run_script
+
+
+@pytest.mark.parametrize("path", pages.PAGES, ids=lambda path: path.stem)
+def test_a_page_is_up_to_date_and_written_from_its_data(run, path):
+    page = path.read_text(encoding="utf-8")
+    emptied, parts = re.subn(r"(<!-- \w+: .* -->\n)(?s:.*?)(<!-- end -->)", r"\1\2", page)
+    assert parts >= 1
+    assert run(emptied, pages.PAGES[path]) == (0, page)
+
+
+def test_each_benchmark_of_speed_has_a_full_measurement_on_the_page():
+    page = (DOCS / "performance.md").read_text(encoding="utf-8")
+    assert {path.stem for path in RESULTS.glob("*.json")} == ON_THE_PAGE
+    for name in ON_THE_PAGE:
+        content = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        assert content["benchmark"] == name
+        assert not content["arguments"]["quick"], f"{name}.json is of a smoke run"
+        assert f"<!-- table: {name} -->" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "recorded", "flags", "sentence"),
+    [
+        (ONE_TABLE, [], ["--check"], "page.md is out of date: run scripts/pages.py"),
+        ("<!-- table: y -->\n<!-- end -->\n", [], [], "the table y has no data: y.json is missing"),
+        ("<!-- table: y -->\n", [], [], "each <!-- KIND: NAME --> needs one <!-- end --> behind it"),
+        ("<!-- end -->\n", [], [], "each <!-- KIND: NAME --> needs one"),
+        ("Nothing\n", ["gym_pendulum"], [], "must show every recorded run, ['gym_pendulum'], but shows []"),
+        (ONE_RUN, [], [], "must show every recorded run, [], but shows ['gym_pendulum']"),
+    ],
+)
+def test_a_page_with_a_mistake_is_left_alone_with_a_sentence(run, capsys, tmp_path, text, recorded, flags, sentence):
+    shutil.copy(RESULTS / "env.json", tmp_path)
+    for name in recorded:
+        shutil.copytree(DOCS / "results" / name, tmp_path / name)
+    assert run(text, tmp_path, *flags) == (1, text)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert sentence in line
