@@ -110,8 +110,8 @@ class EnvConfig(Settings, abc.ABC):
     def check_rows(self, name: str, rows: int) -> None:
         """Raises CannotBuild unless a number of rows, given by the setting `name`, is that of whole games."""
         if rows % self.players:
-            wanted = f"a multiple of the number of players in {self.title} ({self.players})"
-            raise CannotBuild(f"{name} must be {wanted}, got {rows}")
+            kind = f"the number of players in {self.title} ({self.players})"
+            raise CannotBuild(f"{name} must be a multiple of {kind}, got {rows}")
 
     @property
     def modules(self) -> tuple[str, ...]:
