@@ -69,10 +69,8 @@ class NormalisedRewards(Agent):
         start = unroll.initial_state[0]
         _, returns = tf.scan(lambda before, output: self._step(before[0], output), outputs, (start, start))
         own = self._returns.moments(returns[self.overlap :])
-        # The first batch is measured in its own deviation, which is the only one there will be for it.
-        spread = tf.sqrt(tf.maximum(own[1] - tf.square(own[0]), 0.0))
-        is_known = (self._returns.steps.value > 0.0) | (spread == 0.0)
-        unit = tf.where(is_known, self._returns.deviation, spread)
+        # In the unit of the losses, which is that after the update: the first rewards may be a thousand times larger.
+        unit = self._returns.deviation_after(own, tf.size(returns[self.overlap :], tf.float32))
         return own, self._agent.moments(self._own(unroll, unit))
 
     def update_statistics(self, moments: tuple[tf.Tensor, Any], steps: float) -> None:

@@ -148,7 +148,7 @@ class _Race(BenchmarkRun):
 def first(rows: Sequence[Mapping[str, float]], metric: str, threshold: float) -> dict[str, float] | None:
     """Return `frames` and `minutes` of the first row of metrics whose mean return reaches a threshold, or None.
 
-    Means of training episodes count only from the hundredth episode on.
+    Means of training episodes count from the hundredth episode on, those of evaluation episodes from the tenth.
     """
     for row in rows:
         if metrics.settled_return(row, metric) >= threshold:

@@ -45,7 +45,7 @@ class PettingZoo(EnvConfig):
     options: str = "{}"
     """Keyword arguments of the environment, a JSON object."""
     keys: tuple = ()
-    """Names of the observations to keep of a Dict or Tuple, or of those to drop, as in `Gym.keys`."""
+    """Names of the parts of an observation to keep, or of those to drop, with a minus in front, as in `Gym.keys`."""
     roles: tuple = ()
     """Roles of the agents, as the beginnings of their names, such as `('adversary', 'agent')`; each player then
     observes its role as a one-hot code `role`."""
@@ -86,9 +86,10 @@ class PettingZoo(EnvConfig):
         with sentences_of(self.env), contextlib.ExitStack() as made:
             num_games = num_envs // self.players
             zoos = [made.enter_context(contextlib.closing(self._make_one(options))) for _ in range(num_games)]
-            env = GamesVectorEnv([_Zoo(self, zoo) for zoo in zoos])
+            games = [_Zoo(self, zoo) for zoo in zoos]
             with explained(CannotBuild, self.env, ValueError):
-                flat = packed(FlatVectorEnv(env, self.env, self.keys, self.frame_size, self.grayscale), name=self.env)
+                how = (self.env, self.keys, self.frame_size, self.grayscale, games[0].added)
+                flat = packed(FlatVectorEnv(GamesVectorEnv(games), *how), name=self.env)
                 spec_of(flat)
             made.pop_all()
         return flat
@@ -131,7 +132,7 @@ class _Zoo(Game):
         added = {name: spaces.Box(0, 1, (size,), np.int8) for name, size in flags.items() if size}
         if taken := sorted(named(own).keys() & added.keys() - {_MASK}):
             raise CannotBuild(f"{config.env} has an observation {taken[0]!r} of its own, which would be replaced")
-        self._added = frozenset(added)
+        self.added = tuple(added)
         self.observation_space = spaces.Dict(named(own) | added)
 
     def reset(self, seed: int) -> Sequence[Any]:
@@ -145,7 +146,7 @@ class _Zoo(Game):
         self._terminated |= {agent for agent, ends in terminations.items() if ends}
         alive = [each for each in self.env.agents if not (terminations.get(each) or truncations.get(each))]
         if alive:  # who has left for any reason gets no further rewards
-            self._terminated |= set(self._agents).difference(alive)
+            self._terminated |= taken.keys() - set(alive)
         terminated = np.array([agent in self._terminated for agent in self._agents])
         reward = [float(rewards.get(agent, 0.0)) for agent in self._agents]
         return self._observed(observations, infos, alive), reward, terminated & (not alive), ~terminated & (not alive)
@@ -161,5 +162,5 @@ class _Zoo(Game):
             if self._choices and not acts:
                 mask = np.arange(self._choices) == 0
             more = {"turn": np.array([acts], np.int8), "role": role, _MASK: mask}
-            found.append(parts | {name: more[name] for name in self._added})
+            found.append(parts | {name: more[name] for name in self.added})
         return found

@@ -163,7 +163,7 @@ def gke(arguments: Sequence[str]) -> None:
     if asked.delete:
         objects = [*jobs, f"service/{learner}", f"networkpolicy/{learner}", *(f"secret/{each}" for each in names)]
         run(*connect)
-        run(*kubectl, "delete", "--ignore-not-found", *objects)
+        run(*kubectl, "delete", "--cascade=foreground", "--ignore-not-found", *objects)
         return
 
     for flag in _MEANINGLESS[asked.accelerator]:

@@ -12,14 +12,14 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-RESTARTS = "seed_rl/restarts"
+RESTARTS = "restarts"
 """Name under which it is reported how often an environment was restarted after errors."""
 _MOST_NUMBERS = 32  # about an episode
 _NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
 
 
-def numbers_of(info: Any, most: int = _MOST_NUMBERS) -> dict[str, float]:
-    """The finite numbers in the info of an episode's last step, at most `most`, by name.
+def numbers_of(info: Any) -> dict[str, float]:
+    """The finite numbers in the info of an episode's last step, at most 32, by name, but for `RESTARTS`.
 
     Numbers in a dictionary are named `dictionary/name`. Everything else is ignored, and names other than letters,
     digits and `_ . -`.
@@ -32,7 +32,8 @@ def numbers_of(info: Any, most: int = _MOST_NUMBERS) -> dict[str, float]:
                 number = np.asarray(part)
                 if number.dtype.kind in "fiub" and np.isfinite(number).all() and _NAME.fullmatch(str(path)):
                     found[str(path)] = float(number.item())
-    return dict(itertools.islice(found.items(), most))
+    found.pop(RESTARTS, None)
+    return dict(itertools.islice(found.items(), _MOST_NUMBERS))
 
 
 def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int, str, float]]:
@@ -47,8 +48,8 @@ def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int,
     for index in np.flatnonzero(ended) if isinstance(final, Mapping) else ():
         arrays = {name: values for name, values in final.items() if isinstance(values, np.ndarray) and name[0] != "_"}
         own = {name: values[index] for name, values in arrays.items() if final.get(f"_{name}", ended)[index]}
-        most = _MOST_NUMBERS + 1  # `RESTARTS` comes last
-        found += [(int(index), name, value) for name, value in numbers_of(own, most).items()]
+        restarts = {name: float(value) for name, value in own.items() if name == RESTARTS}
+        found += [(int(index), name, value) for name, value in (numbers_of(own) | restarts).items()]
     return found
 
 

@@ -1,6 +1,7 @@
 """Vector environments with a row for each player: G games of P players, and so E = G * P rows."""
 
 import abc
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,7 +63,8 @@ class GamesVectorEnv(UniformVectorEnv):
             numbers[:, first : first + self._players] = np.array(results, np.float64)[:, seats]
             by_player = [seen[seat] for seat in seats]
             if numbers[1:, first].any():
-                last[first : first + self._players] = np.fromiter(by_player, object)
+                # A reset may write the next observations into these.
+                last[first : first + self._players] = np.fromiter(copy.deepcopy(by_player), object)
                 by_player = self._begin(n)
             observations += by_player
         info = {"final_obs": last} if numbers[2].any() else {}

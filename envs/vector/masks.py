@@ -65,7 +65,8 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
         keys = sorted((key for key in tensors if f"{key}/".startswith(f"{place}/")), key=len)  # 10 comes after 9
         if keys or place in info:
             sizes = [math.prod(tensors[key].shape) for key in keys] or [np.size(info[place]) // env.num_envs]
-            return _PackedMasks(env, name, place, keys, sum(sizes))
+            remedy = f"keys = ('-{place}',) drops it" if setting == "auto" and keys else "Gym.action_mask = 'none'"
+            return _PackedMasks(env, name, place, keys, sum(sizes), remedy)
     if setting in _PLACES:
         return env
     raise ValueError(f"neither the observation nor info has an action mask {setting!r} (Gym.action_mask)")
@@ -93,7 +94,7 @@ class _MaskInObservation(gymnasium.Wrapper):
 class _PackedMasks(VectorWrapper):
     """Packs masks of N = `size` values, the tensors `keys` of the observation; without keys, `place` in `info`."""
 
-    def __init__(self, env: VectorEnv, name: str, place: str, keys: list[str], size: int):
+    def __init__(self, env: VectorEnv, name: str, place: str, keys: list[str], size: int, remedy: str):
         super().__init__(env)
         self._name, self._place, self._keys, self._size = name, place, keys, size
         choices = choices_of(spec_of(env).action)
@@ -104,10 +105,7 @@ class _PackedMasks(VectorWrapper):
             self.action_space = batch_space(self.single_action_space, env.num_envs)
         if size != sum(choices):
             wanted = f"a mask of {sum(choices)} values" if choices else "no mask"
-            raise ValueError(
-                f"actions {env.single_action_space} take {wanted}, but {place} has {size}: "
-                + (f"keys = ('-{place}',) drops it" if keys else "Gym.action_mask = 'none' ignores it")
-            )
+            raise ValueError(f"actions {env.single_action_space} take {wanted}, but {place} has {size}: {remedy}")
         self._starts = np.cumsum((0, *choices[:-1]))
         bits = {LEGAL_ACTIONS: spaces.Box(0, 255, (-(-size // 8),), np.uint8)}
         self.single_observation_space = spaces.Dict(self._rest(env.single_observation_space) | bits)

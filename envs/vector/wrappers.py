@@ -119,7 +119,7 @@ class FlatVectorEnv(VectorWrapper):
         keys: Sequence[str] = (),
         frame_size: int = 0,
         grayscale: bool = False,
-        masks: Sequence[str] = USUAL_PLACES,
+        kept: Sequence[str] = USUAL_PLACES,
     ):
         """
         Args:
@@ -128,14 +128,14 @@ class FlatVectorEnv(VectorWrapper):
           keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
           frame_size: height and width of frames, if they are larger; 0 keeps their size.
           grayscale: whether RGB frames become gray (see `frames.converted`).
-          masks: names of action masks, which `keys` keep unless they drop them.
+          kept: names of parts that are kept unless `keys` drop them, such as action masks.
 
         Raises:
           ValueError: a space is not supported, or a key names no part; the message says which.
         """
         super().__init__(env)
         self._own_name = name
-        leaves = _chosen(list(_leaves("", env.single_observation_space)), keys, masks)
+        leaves = _chosen(list(_leaves("", env.single_observation_space)), keys, kept)
         self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
@@ -207,7 +207,7 @@ def _leaves(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) 
         yield from _leaves(f"{name}/{named}" if name else str(named), child, (*path, key))
 
 
-def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str], masks: Sequence[str]) -> list[_Leaf]:
+def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str], always: Sequence[str]) -> list[_Leaf]:
     names = {key: key.removeprefix("-") for key in keys}
     below = {key: {leaf.path for leaf in leaves if f"{leaf.name}/".startswith(f"{names[key]}/")} for key in keys}
     for key, paths in below.items():
@@ -216,8 +216,8 @@ def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str], masks: Sequence[str]) 
             raise ValueError(f"there is no observation {names[key]!r} to keep or drop (known: {known})")
     kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in leaves}]
     dropped = [paths for key, paths in below.items() if key.startswith("-")]
-    of_masks = {leaf.path for leaf in leaves if leaf.path and leaf.path[0] in masks}
-    chosen = set().union(of_masks, *kept).difference(*dropped)
+    kept += [{leaf.path for leaf in leaves if leaf.path and leaf.path[0] in always}]
+    chosen = set().union(*kept).difference(*dropped)
     if not chosen:
         raise ValueError(f"keys {', '.join(keys)} leave no observation")
     return [leaf for leaf in leaves if leaf.path in chosen]

@@ -42,7 +42,7 @@ def command(
 
 
 def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: bool = False) -> None:
-    """Check, before the work, that `--output` files, or else directories, can be written.
+    """Check, before the work, that the files (or directories) given by `--output` can be written.
 
     Raises:
       UsageError: one can't, or exists although it must not.
@@ -50,7 +50,7 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: boo
     for path in paths:
         if is_url(path):
             raise UsageError(f"--output must be a local path, got {path}")
-        parent = os.path.dirname(path.rstrip("/")) or "."
+        parent = os.path.dirname(path.rstrip("/") if directories else path) or "."
         if not os.path.isdir(parent):
             raise UsageError(f"--output {path} can't be written: there is no directory {parent}")
         if os.path.exists(path) and os.path.isdir(path) != directories:

@@ -107,8 +107,9 @@ def room(place: str, min_gb: float, remedy: str) -> Result:
     return OK, f"{free:.3g} GB free in {place}"
 
 
-def log_directory(place: str = "runs") -> Result:
-    """Check that a run can be stored in a directory or object store."""
+def log_directory(given: str | None = None) -> Result:
+    """Check that a run can be stored in a directory or object store, by default in `runs`."""
+    place = given or "runs"
     if is_url(place):
         try:
             files = files_in(place)
@@ -120,7 +121,7 @@ def log_directory(place: str = "runs") -> Result:
     while not os.path.exists(place):  # a run creates missing directories
         place = os.path.dirname(place)
     if not os.path.isdir(place) or not os.access(place, os.W_OK):
-        return BROKEN, f"{place} is no directory that can be written: choose another --logdir"
+        return BROKEN if given else OPTIONAL, f"{place} is not a writable directory: choose another --logdir"
     return room(place, _DISK_GB, "choose another --logdir")
 
 

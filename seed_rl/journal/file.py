@@ -56,6 +56,8 @@ class Writer:
                 for data, _, size in _chunks(file.read(), path):
                     end, self._count, self._link = end + len(data), self._count + 1, _link(data)
                     self._left -= size
+        if self._count and self._left < 2 * _CHUNK_BYTES:  # it ended before: a small chunk must not follow the gap
+            self._left = 0
         self._file = open(path, "ab")  # noqa: SIM115
         self._file.truncate(end)
 

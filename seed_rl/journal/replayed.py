@@ -53,7 +53,7 @@ class Replayed(Order):
     def needs(self, actor: int) -> bool:
         """Return whether the replay has come so far that it needs the actor with this number, or soon will.
 
-        They join in any order, and get the recorded leases in the order in which these are needed.
+        Actors may join in any order: each gets the recorded lease that is needed next.
         """
         return self._segment.needed_after.get(actor, math.inf) <= self._refreshes + 1
 

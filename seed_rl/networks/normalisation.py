@@ -43,9 +43,7 @@ class RunningMoments(keras.layers.Layer):
     @property
     def deviation(self) -> tf.Tensor:
         """The standard deviation, float32 of `shape`; for a constant quantity its magnitude, or 1 if it is zero."""
-        deviation, size = tf.sqrt(self.variance.value), tf.abs(self.mean.value)
-        constant = tf.where(size > 0.0, size, tf.ones_like(size))
-        return tf.where(deviation > _ROUNDING * size, deviation, constant)
+        return _deviation(self.mean.value, self.variance.value)
 
     def normalise(self, x: Any) -> tf.Tensor:
         """(x - mean) / deviation, clipped to [-10, 10]: float32 with the shape of x.
@@ -81,14 +79,28 @@ class RunningMoments(keras.layers.Layer):
         float32 can't resolve a variance about a distant point.
         """
         first = self.steps.value < 0.0
+        mean, variance, total = self._updated(moments, steps)
+        self.mean.assign(mean)
+        self.variance.assign(tf.where(first, self.variance.value, variance))
+        self.steps.assign(tf.where(first, 0.0, total))
+
+    def deviation_after(self, moments: tf.Tensor, steps: tf.Tensor | float) -> tf.Tensor:
+        """The `deviation` that `update` will lead to."""
+        return _deviation(*self._updated(moments, steps)[:2])
+
+    def _updated(self, moments: tf.Tensor, steps: tf.Tensor | float) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         total = tf.minimum(tf.maximum(self.steps.value, 0.0) + steps, _WINDOW)
         rate = tf.minimum(steps / total, 1.0)
         step = rate * moments[0]
-        self.mean.assign(self.mean.value + step)
         # Exact: the variance of old and new values combined, both measured about the old mean.
         variance = (1.0 - rate) * self.variance.value + rate * moments[1] - tf.square(step)
-        self.variance.assign(tf.where(first, self.variance.value, tf.maximum(variance, 0.0)))
-        self.steps.assign(tf.where(first, 0.0, total))
+        return self.mean.value + step, tf.maximum(variance, 0.0), total
+
+
+def _deviation(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    deviation, size = tf.sqrt(variance), tf.abs(mean)
+    constant = tf.where(size > 0.0, size, tf.ones_like(size))
+    return tf.where(deviation > _ROUNDING * size, deviation, constant)
 
 
 def _robust_spread(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

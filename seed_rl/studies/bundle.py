@@ -51,7 +51,8 @@ def write_bundle(logdir: str, output: str) -> int:
         raise JournalError(
             f"{logdir} has a checkpoint of update {updates}, but its journal ends at {journal[-1].end[0]}"
         )
-    if init_from := journal[0].start["settings"].get("init_from"):
+    began = next(segment for segment in reversed(journal) if segment.begin == 0)
+    if init_from := began.start["settings"].get("init_from"):
         raise JournalError(f"{logdir} began with the weights of {init_from}, which others don't have")
     with tempfile.TemporaryDirectory() as directory:
         policy = os.path.join(directory, POLICY)

@@ -18,7 +18,7 @@ from seed_rl.system.files import remove_socket_directories
 
 _guards: list[Any] = []
 _held: list[int] = []
-"""Descriptors that the guards wait to see closed: by the end of this process, whatever it has forked."""
+"""Descriptors for whose closing, at the end of this process, the guards wait; forked children close their copies."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display

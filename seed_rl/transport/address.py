@@ -55,8 +55,9 @@ def parse_address(text: str) -> Address:
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"] or 0) > 65535:
         raise AddressError(f"an address must be HOST:PORT, [IPV6]:PORT or unix:PATH, got {text!r}")
-    with explained(AddressError, f"an address must have the name of a host, got {text!r}", UnicodeError):
+    with explained(AddressError, f"the host must be a name or an address, IPv6 in brackets, got {text!r}", ValueError):
         (match["host"] or "").encode("idna")
+        ipaddress.IPv6Address(match["ip6"] or "::")
     return Address(match["path"] or "", match["ip6"] or match["host"] or "", int(match["port"] or 0))
 
 

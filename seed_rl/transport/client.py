@@ -54,11 +54,12 @@ class LearnerClient:
     one: an open client tries to reconnect twice a second.
     """
 
-    def __init__(self, address: str, security: ClientSecurity, *, share_memory: bool = True):
+    def __init__(self, address: str, security: ClientSecurity, *, name: str | None = None, share_memory: bool = True):
         """
         Args:
           address: `host:port` or `unix:/path`.
           security: the actor's credentials.
+          name: this actor's name in the learner's log; by default the host name.
           share_memory: whether a learner on this machine may read steps from memory that it shares with this process.
 
         Raises:
@@ -69,6 +70,7 @@ class LearnerClient:
         target = parse_address(address)
         self._share_memory = share_memory and target.is_local
         security.check(target)
+        self._name = name or socket.gethostname()
         self._metadata = security.metadata()
         options = [
             *protocol.keepalive_options(),
@@ -83,7 +85,7 @@ class LearnerClient:
 
     def describe(self, timeout: float) -> ActorSettings:
         """Ask which environments to build. Waits up to `timeout` seconds for a learner that is still starting."""
-        request = messages.describe_request(socket.gethostname())
+        request = messages.describe_request(self._name)
         return self._call(protocol.DESCRIBE, request, messages.read_describe_reply, timeout)
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], timeout: float) -> Lease:

@@ -38,7 +38,7 @@ class CheckpointError(Exception):
 def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int) -> None:
     """Write a checkpoint of `step` (learner updates) and remove the oldest beyond `keep`.
 
-    Later ones stay: they are damaged if a run continues from an earlier one.
+    Later ones stay: they exist only if they are damaged, and the run has continued from an earlier one.
 
     Raises:
       OSError: it can't be written; older checkpoints are untouched.

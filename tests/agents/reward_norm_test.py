@@ -62,11 +62,15 @@ def test_rewards_are_measured_in_the_deviation_of_all_discounted_returns(agent):
     np.testing.assert_array_equal(agent.initial_priorities(stored), inner.initial_priorities(measured))
 
 
-def test_the_first_values_are_already_learned_in_measured_rewards():
+@pytest.mark.parametrize("scales", [[1000.0], [0.0, 1000.0], [0.0, 0.0, 0.0, 1000.0]], ids=str)
+def test_the_first_values_are_already_learned_in_measured_rewards(scales):
     agent = NormalisedRewards(CONFIGS["ppo"].build(SPEC, 4, seed=1), DISCOUNT)
     unroll = acted_unroll(agent, batch=64, seed=0)
-    large = unroll._replace(env_output=unroll.env_output._replace(reward=1000.0 * unroll.env_output.reward))
-    learn_statistics(agent, [large])
+    *before, large = (
+        unroll._replace(env_output=unroll.env_output._replace(reward=scale * unroll.env_output.reward))
+        for scale in scales
+    )
+    learn_statistics(agent, [*before, large])
     metrics = agent.loss(with_targets(agent, large), np.ones(64, np.float32)).metrics
     assert metrics["rewards/unit"] > 100.0
     assert 0.2 < metrics["policy/value_unit"] < 2.0

@@ -70,8 +70,10 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         (f"export --logdir=x --output={__file__}", "cli_test.py can't be written: it is a file"),
         (
             "envs check catch --options={}x",
-            "--options are for environments of Gymnasium, got those for the suite",
+            "--options is only for Gymnasium environments; catch is a suite",
         ),
+        ("eval --logdir=x --output=x/", "--output x/ can't be written: there is no directory x"),
+        (f"sweep {CATCH} --total_frames=9 --search=Experiment.total_frames=1..2", "give either --total_frames or valu"),
         ("eval a --logdir=b", "give either log directories, possibly with --checkpoint=best, or --logdir"),
         ("eval a b --output=c", "--output is for a single run; several runs write evaluation.json into"),
         ("play --logdir=x --pretrained=pong", "expected either --logdir, the log directory of a run, or --pretrained"),
@@ -91,7 +93,10 @@ ON_RAY = f"train {CATCH} --launcher=ray"
             "the seeds of a sweep are given by --seeds, not",
         ),
         (f"sweep {CATCH} --gin_param=Experiment.seed=3", "the seeds of a sweep are given by --seeds"),
-        (f"sweep {CATCH} --total_frames=9 --grid=Experiment.total_frames=1,2", "--total_frames can't be combined with"),
+        (
+            f"sweep {CATCH} --total_frames=9 --grid=Experiment.total_frames=1,2",
+            "give either --total_frames or val",
+        ),
         (f"sweep {CATCH} --trials=3", "--trials needs --search"),
         (f"sweep {CATCH} --search=A.b=1..2 --grid=A.b=1,2", "--grid can't be combined with --search"),
         (f"sweep {CATCH} --search=Optimizer.learning_rate=-1..1", "Optimizer.learning_rate must be at least 0, got -1"),

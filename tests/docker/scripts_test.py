@@ -10,6 +10,8 @@ import shutil
 import ssl
 import stat
 import subprocess
+import sys
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -19,6 +21,7 @@ from seed_rl.envs.gym import Gym, package_of
 from seed_rl.envs.mujoco import MuJoCo
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.experiment import config_files
+from seed_rl.transport.client import LearnerClient
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = "--project=p --repository=r --name=pong --actors=20 --gin_file=atari/vtrace --tag=v1"
@@ -44,6 +47,16 @@ def test_actors_that_trust_the_certificate_know_the_learner_by_its_names(script)
     for name in ("hostname learner", "hostname localhost", "hostname l.example.org", "ip 127.0.0.1", "ip 10.0.0.7"):
         flags = ("-CAfile", certificate, *f"-verify_{name}".split(), certificate)
         script.done("/usr/bin/env", "openssl", "verify", *flags)
+
+
+def test_the_health_check_asks_as_an_actor_does(monkeypatch):
+    client = create_autospec(LearnerClient)
+    monkeypatch.setattr("seed_rl.transport.client.LearnerClient", client)
+    monkeypatch.setattr(sys, "argv", ["health.py", "--ask", "--port=7"])
+    with pytest.raises(SystemExit, match="^0$"):
+        runpy.run_path(str(ROOT / "docker/health.py"), run_name="__main__")
+    assert client.call_args.args[0] == "localhost:7"
+    client.return_value.describe.assert_called_once()
 
 
 def test_git_docker_and_the_source_distribution_leave_secrets_out():

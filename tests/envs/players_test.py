@@ -91,6 +91,25 @@ def test_an_observation_of_the_game_keeps_its_name_unless_it_is_needed(make):
     assert env.step(np.ones(3, np.int32))[0]["turn"].tolist() == [[1]] * 3
     without = PettingZoo(LEAVING.env, 3, '{"also": "turn"}', keys=("-turn",)).spec()
     assert [name for name, _ in without.network_inputs()] == ["observation"]
+    turns = PettingZoo(keys=("observation",)).spec()
+    assert [name for name, _ in turns.network_inputs()] == ["observation", "turn"]
+
+
+def test_the_last_observation_is_kept_if_a_reset_writes_into_it(make, monkeypatch):
+    own, observe = {}, Leaving._results
+
+    def results(game, actions):
+        observations, infos = observe(game, actions)
+        for agent, observation in observations.items():
+            own.setdefault(agent, np.zeros(3, np.float32))[:] = observation
+        return {agent: own[agent] for agent in observations}, infos
+
+    monkeypatch.setattr(Leaving, "_results", results)
+    env = make(LEAVING, 3)
+    env.reset(seed=1)
+    for _ in range(3):
+        *_, truncated, info = env.step(np.ones(3, np.int32))
+    assert info["final_obs"]["observation"][truncated].tolist() == [[3, 3, 1]]
 
 
 def test_winner_and_loser_have_their_rewards_in_the_same_step(make):

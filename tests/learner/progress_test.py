@@ -27,7 +27,7 @@ class Played:
 
 def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_and_restarts_are_counted():
     progress, numbers = Progress(num_training_envs=3), [(2, "is_success", float(n >= 50)) for n in range(150)]
-    numbers += [(3, "is_success", 0.25), (0, RESTARTS, 1.0), (4, RESTARTS, 2.0), (4, "restarts", 7.0)]
+    numbers += [(3, "is_success", 0.25), (0, RESTARTS, 1.0), (4, RESTARTS, 2.0)]
     progress.attach(Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20), numbers=numbers), [])
     assert progress.gauges() == {
         "episode_return": 1.5,
@@ -36,7 +36,6 @@ def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_
         "eval/episode_length": 4.0,
         "episode/is_success": 1.0,  # of the last 100
         "eval/episode/is_success": 0.25,
-        "eval/episode/restarts": 7.0,  # the environment's own
         "eval/episodes": 1,
         "episodes": 2,
         "total_return": 3.0,

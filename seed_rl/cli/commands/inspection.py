@@ -59,7 +59,7 @@ def _check(ids: Sequence[str], options: str) -> int:
         raise UsageError("expected an environment to check, such as CartPole-v1, or a suite")
     for name in ids:
         if name in registry.names() and options != "{}":
-            raise UsageError(f"--options are for environments of Gymnasium, got those for the suite {name}")
+            raise UsageError(f"--options is only for Gymnasium environments; {name} is a suite")
         options_of_id = {"id": name, "options": options}
         description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
         found = elsewhere.findings(registry.from_description(description))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import UsageError, command
+from seed_rl.cli.command import UsageError, check_outputs, command
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
@@ -72,6 +72,7 @@ def bundle(values: flags.FlagValues, *paths: str) -> int:
     """Writes all that others need to check a recorded run into one file."""
     logdir = _one(paths)
     output = values.output or os.path.join(logdir, "bundle.tar")
+    check_outputs([output] if values.output else [])
     try:
         size = bundles.write_bundle(logdir, output)
     except OSError as error:  # of any of the files, which it names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seed_rl.cli import flags
@@ -41,6 +42,8 @@ def sweep(values: flags.FlagValues) -> int:
         if values[flag].present:
             conflict = "can't be combined with" if values.search else "needs"
             raise UsageError(f"--{flag} {conflict} --search")
+    if values.total_frames is not None and "Experiment.total_frames" in _names(values.grid, values.search):
+        raise UsageError("give either --total_frames or values of Experiment.total_frames to try")
     if not values.search:
         return _run(_new_sweep(values))
     search = _new_search(values)
@@ -48,6 +51,11 @@ def sweep(values: flags.FlagValues) -> int:
     if best := search.best_command():
         print(best)
     return code
+
+
+def _names(*bindings: Sequence[str]) -> set[str]:
+    """Return the settings that some NAME=VALUE are about."""
+    return {text.partition("=")[0].strip() for texts in bindings for text in texts}
 
 
 def _run(running: Study) -> int:
@@ -61,11 +69,8 @@ def _run(running: Study) -> int:
 def _new_sweep(values: flags.FlagValues) -> Study:
     from seed_rl.studies.sweep import Sweep, seeds_of, trials
 
-    varied, fixed = ({text.partition("=")[0].strip() for text in texts} for texts in (values.grid, values.gin_param))
-    if "Experiment.seed" in varied | fixed:
+    if "Experiment.seed" in _names(values.grid, values.gin_param):
         raise UsageError("the seeds of a sweep are given by --seeds, not by Experiment.seed")
-    if "Experiment.total_frames" in varied and values.total_frames is not None:
-        raise UsageError("--total_frames can't be combined with --grid=Experiment.total_frames")
     wanted = trials(values.grid, seeds_of(values.seeds))
     for trial in wanted:  # report mistakes before the first run
         load(values, *trial.bindings)
