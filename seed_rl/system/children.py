@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 
 from seed_rl.foreign import printable
@@ -14,6 +15,24 @@ _MAX_READ = 64 * 1024  # bytes read from the end of a process's output
 # A failing command prints `seed_rl train: ...`; tracebacks of this package's errors end with `seed_rl.x.Error: ...`.
 _SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
 _LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
+
+
+_listeners: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
+"""Processes that learn of this one's end by that of their standard input."""
+_held: list[int] = []
+"""Descriptors of such pipes that stay open until this process has ended."""
+
+
+def _let_go() -> None:
+    """Close a forked child's copies of the pipes: only the end of the process that made them counts."""
+    for process in _listeners:
+        if process.stdin:
+            process.stdin.close()
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -34,9 +53,17 @@ def guard_of(groups: Iterable[int | None], folder: str = "") -> subprocess.Popen
     """A shell that kills process groups, then removes a folder, when its standard input is closed, by whatever end."""
     script = 'read -r _; kill -9 "$@"; [ -z "$0" ] || rm -rf -- "$0"'
     program = ["/bin/sh", "-c", script, folder, *(f"-{group}" for group in groups)]
-    return subprocess.Popen(
+    guard = subprocess.Popen(
         program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
+    _listeners.add(guard)
+    return guard
+
+
+def hold(process: subprocess.Popen[bytes]) -> None:
+    """Keep the pipe to a process open until this one has ended, whatever Python closes before."""
+    assert process.stdin is not None
+    _held.append(os.dup(process.stdin.fileno()))
 
 
 def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Popen[bytes]:
@@ -52,9 +79,11 @@ def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Po
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, mode) as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
+    _listeners.add(process)
+    return process
 
 
 def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:

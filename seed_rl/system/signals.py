@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
-from seed_rl.system.children import guard_of
+from seed_rl.system import children
 from seed_rl.system.files import remove_socket_directories
 
 _guards: list[Any] = []
-_held: list[int] = []
-"""Descriptors for whose closing, at the end of this process, the guards wait; forked children close their copies."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
@@ -103,10 +101,8 @@ def stop_at_end_of_input(stopped: StopFlag) -> None:
     as the engines of environments, are killed when it ends.
     """
     if os.getpgrp() == os.getpid():
-        guard: Any = guard_of([os.getpid()])
-        _guards.append(guard)
-        _held.append(os.dup(guard.stdin.fileno()))  # a copy that nothing closes here
-        guard.stdin.close()
+        _guards.append(children.guard_of([os.getpid()]))
+        children.hold(_guards[-1])
 
     def read() -> None:
         while os.read(0, 1024):  # reading sys.stdin would hold a lock needed at exit
@@ -116,14 +112,6 @@ def stop_at_end_of_input(stopped: StopFlag) -> None:
         stopped.set()
 
     threading.Thread(target=read, daemon=True).start()
-
-
-def _let_go() -> None:
-    while _held:
-        os.close(_held.pop())
-
-
-os.register_at_fork(after_in_child=_let_go)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Signals that end a run."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -134,3 +135,19 @@ def test_programs_end_with_the_process_that_started_them(how):
             started.kill()
         assert started.wait(20) == (-signal.SIGKILL if how == "waits" else 0)
     assert not psutil.wait_procs([engine], timeout=20)[1]
+
+
+def test_a_process_learns_of_the_end_of_its_parent_although_a_fork_of_that_lives(tmp_path, wait_for):
+    program = """
+import os, sys, time
+from seed_rl.system import children
+children.logged(["sh", "-c", "read _; echo gone"], sys.argv[1])
+if os.fork() == 0:
+    time.sleep(60)
+os._exit(0)
+"""
+    log = tmp_path / "log"
+    with subprocess.Popen([sys.executable, "-c", program, str(log)], start_new_session=True) as parent:
+        parent.wait(20)
+        wait_for(lambda: log.read_text() == "gone\n")
+        os.killpg(parent.pid, signal.SIGKILL)
