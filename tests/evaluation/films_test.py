@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -72,7 +73,7 @@ def test_a_film_that_fails_says_why_once(play, wait_for, tmp_path, caplog):
 
 def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
     commands = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command) or Mock())
     bindings = ["Gym.id = 'tests.support.registered_envs:Echo-v0'", "Logs.film_interval_min = 1"]
     sinks = sinks_of(config_files.load(["gym/any"], bindings), str(tmp_path), None)
     (tmp_path / "checkpoints").mkdir()
