@@ -69,7 +69,7 @@ class NormalisedRewards(Agent):
         start = unroll.initial_state[0]
         _, returns = tf.scan(lambda before, output: self._step(before[0], output), outputs, (start, start))
         own = self._returns.moments(returns[self.overlap :])
-        # In the unit of the losses, which is that after the update: the first rewards may be a thousand times larger.
+        # The losses will use the unit after this update, which the first rewards may change a thousandfold.
         unit = self._returns.deviation_after(own, tf.size(returns[self.overlap :], tf.float32))
         return own, self._agent.moments(self._own(unroll, unit))
 

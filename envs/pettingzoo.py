@@ -131,7 +131,7 @@ class _Zoo(Game):
         flags = {"turn": int(self._turns is not None), "role": len(config.roles), _MASK: self._choices}
         added = {name: spaces.Box(0, 1, (size,), np.int8) for name, size in flags.items() if size}
         if taken := sorted(named(own).keys() & added.keys() - {_MASK}):
-            raise CannotBuild(f"{config.env} has an observation {taken[0]!r} of its own, which would be replaced")
+            raise CannotBuild(f"{config.env} already has an observation {taken[0]!r}, which would be replaced")
         self.added = tuple(added)
         self.observation_space = spaces.Dict(named(own) | added)
 

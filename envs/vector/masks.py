@@ -65,7 +65,9 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
         keys = sorted((key for key in tensors if f"{key}/".startswith(f"{place}/")), key=len)  # 10 comes after 9
         if keys or place in info:
             sizes = [math.prod(tensors[key].shape) for key in keys] or [np.size(info[place]) // env.num_envs]
-            remedy = f"keys = ('-{place}',) drops it" if setting == "auto" and keys else "Gym.action_mask = 'none'"
+            remedy = "Gym.action_mask = 'none' ignores it"
+            if keys and setting == "auto":
+                remedy = f"keys = ('-{place}',) drops it"
             return _PackedMasks(env, name, place, keys, sum(sizes), remedy)
     if setting in _PLACES:
         return env

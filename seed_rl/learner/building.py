@@ -16,7 +16,6 @@ from seed_rl.learner.learner import Learner
 from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
-from seed_rl.learner.sources import ReplaySource
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
@@ -74,9 +73,7 @@ def build_learner(
     assembly = assemble(experiment, agent, seed, replicas, order, pool)
     assembly.refresh(counters.learner_updates, counters.env_frames)
     progress.attach(assembly.service, [acting.cursor for acting in assembly.acting], assembly.acting[0].opponents)
-    source, replay = assembly.source, experiment.replay
-    saved = source if isinstance(source, ReplaySource) and replay and replay.snapshot else None
-    saver.attach(saved, restored_from is not None, order)
+    saver.attach(assembly.source.snapshot, restored_from is not None, order)
     server = server_of(assembly.service, agent.env_spec, experiment.inference, address, security)
     return Learner(
         experiment=experiment,

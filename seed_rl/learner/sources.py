@@ -1,5 +1,7 @@
 """Batches for the learner: finished unrolls in order of arrival, or samples from a replay."""
 
+from __future__ import annotations
+
 import abc
 from collections.abc import Callable, Sequence
 from typing import IO, NamedTuple
@@ -50,6 +52,11 @@ class Source(abc.ABC):
     def gauges(self) -> dict[str, float]:
         """Return the metrics of the source."""
         return {}
+
+    @property
+    def snapshot(self) -> ReplaySource | None:
+        """Return the replay to save with checkpoints, if any."""
+        return None
 
 
 class FifoSource(Source):
@@ -141,6 +148,11 @@ class ReplaySource(Source):
         """Set the new priorities of the last batch's sequences, all of which are still in the replay."""
         if len(priorities):
             self._sampler.update(self._last_slots, _usable(priorities))
+
+    @property
+    def snapshot(self) -> ReplaySource | None:
+        """Return this source if the experiment saves its replay."""
+        return self if self._config.snapshot else None
 
     def save(self, file: IO[bytes]) -> None:
         """Write the sequences, their priorities, and the numbers of unrolls taken and batches drawn."""

@@ -15,12 +15,10 @@ _MAX_READ = 64 * 1024  # bytes read from the end of a process's output
 # A failing command prints `seed_rl train: ...`; tracebacks of this package's errors end with `seed_rl.x.Error: ...`.
 _SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
 _LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
-
-
 _listeners: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
 """Processes that learn of this one's end by that of their standard input."""
-_held: list[int] = []
-"""Descriptors of such pipes that stay open until this process has ended."""
+_held: dict[int, subprocess.Popen[bytes]] = {}
+"""Such processes by copies of their pipes that stay open until this process has ended."""
 
 
 def _let_go() -> None:
@@ -29,7 +27,7 @@ def _let_go() -> None:
         if process.stdin:
             process.stdin.close()
     while _held:
-        os.close(_held.pop())
+        os.close(_held.popitem()[0])
 
 
 os.register_at_fork(after_in_child=_let_go)
@@ -63,7 +61,7 @@ def guard_of(groups: Iterable[int | None], folder: str = "") -> subprocess.Popen
 def hold(process: subprocess.Popen[bytes]) -> None:
     """Keep the pipe to a process open until this one has ended, whatever Python closes before."""
     assert process.stdin is not None
-    _held.append(os.dup(process.stdin.fileno()))
+    _held[os.dup(process.stdin.fileno())] = process
 
 
 def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Popen[bytes]:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 from seed_rl.system import children
 from seed_rl.system.files import remove_socket_directories
 
-_guards: list[Any] = []
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
@@ -75,8 +74,7 @@ class StopFlag:
 def signals() -> Iterator[StopFlag]:
     """Let the first signal set a flag, and a signal more than a second later end the process immediately.
 
-    SIGHUP stays ignored under `nohup`.
-
+    Under `nohup`, SIGHUP remains ignored.
     If the flag `raises`, a signal ends the context without an error, or the process if native code delays that.
     """
     stopped = StopFlag()
@@ -101,8 +99,7 @@ def stop_at_end_of_input(stopped: StopFlag) -> None:
     as the engines of environments, are killed when it ends.
     """
     if os.getpgrp() == os.getpid():
-        _guards.append(children.guard_of([os.getpid()]))
-        children.hold(_guards[-1])
+        children.hold(children.guard_of([os.getpid()]))
 
     def read() -> None:
         while os.read(0, 1024):  # reading sys.stdin would hold a lock needed at exit

@@ -19,7 +19,8 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     """Give a new agent the weights of the run or checkpoint in `Experiment.init_from`.
 
     If all shapes match, it gets all weights. Otherwise it gets those parts of the trunk (torsos, recurrent core,
-    statistics of observations) that match as a whole, and the rest keeps its initial values.
+    statistics of observations) that match as a whole, and the rest keeps its initial values. Schedules, such as PQN's
+    exploration, restart, and `Agent.copies` become copies.
 
     Returns:
       A sentence about what was taken.
@@ -45,7 +46,7 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     if not taken:
         raise CheckpointError(f"Experiment.init_from: nothing in {path} fits: {reason}")
     checkpoints.assign({name: variables[name] for name in taken}, {name: weights[name] for name in taken}, path)
-    agent.after_update(0)  # schedules start anew, and `Agent.copies`, which published weights lack
+    agent.after_update(0)  # restarts schedules and sets `Agent.copies`, which published weights lack
     source = f"{path} ({checkpoints.env_frames(state, path):,} frames)"
     if not reason:
         return f"starting with all weights of {source}"

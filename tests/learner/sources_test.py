@@ -113,6 +113,7 @@ def test_fifo_takes_whole_batches_in_order_and_frees_their_slots():
     assert batch.importance_weights.tolist() == [1, 1]
     assert rig.source.taken == 2
     assert len(rig.pool) == free - 1
+    assert not rig.source.snapshot
 
 
 def test_no_batch_is_drawn_before_min_size():
@@ -209,6 +210,7 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio(monkeypatch):
     resumed.produce(5)  # so that other slots are free
     others = resumed.queue.take(5, 0)
     before, free = resumed.store.get_rows(others), len(resumed.pool)
+    assert rig.source.snapshot is rig.source
     resumed.source.restore(rig.saved())
     assert len(resumed.pool) == free - 8
     assert len(rig.inside()) == 8
@@ -276,3 +278,4 @@ def test_a_joined_batch_is_made_of_one_of_each_device_in_order():
             first.produce()
             second.produce()
     assert joined.gauges() == {"replay/size": 2.0, "replay/ratio": 2.0}, "sizes add up, and ratios do not"
+    assert joined.snapshot is None

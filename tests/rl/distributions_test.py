@@ -195,16 +195,17 @@ def test_compiled_by_xla_the_same_seed_gives_the_same_actions(distribution):
 
 
 @pytest.mark.parametrize(
-    ("distribution", "parameters", "actions", "name"),
+    ("distribution", "parameters", "actions", "sentence"),
     [
-        (SquashedNormal(LOW, HIGH), [2, 3], [2, 2], "parameters"),
-        (SquashedNormal(LOW, HIGH), [2, 4], [2, 1], "actions"),
-        (MultiCategorical((2, 3)), [2, 5], [2, 3], "actions"),
-        (Categorical(5), [4, 3, 5], [4, 1], "actions"),
+        (SquashedNormal(LOW, HIGH), [2, 3], [2, 2], "parameters must have"),
+        (SquashedNormal(LOW, HIGH), [2, 4], [2, 1], "actions must have"),
+        (MultiCategorical((2, 3)), [2, 5], [2, 3], "actions must have"),
+        (Categorical(5), [4, 3, 5], [4, 1], "actions must have"),
+        (Categorical(5), [], [], "logits. cannot be a scalar"),
     ],
 )
-def test_wrong_shapes_are_named(distribution, parameters, actions, name):
-    with pytest.raises(ValueError, match=f"{name} must have"):
+def test_wrong_shapes_are_named(distribution, parameters, actions, sentence):
+    with pytest.raises(ValueError, match=sentence):
         distribution.log_prob(np.zeros(parameters), np.zeros(actions, np.int32))
 
 

@@ -69,7 +69,7 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
                 if len(places) > 1 and not os.path.isdir(place):
                     stem = re.sub("[/:]+", "-", place.removesuffix(".tar")).strip("-.")
                     names.append(stem)
-                    again = f"-{names.count(stem)}" if stem in names[:-1] else ""
+                    again = f"-{number}" if (number := names.count(stem)) > 1 else ""
                     name = f"{stem}{again}.{name}"
                 evaluations.append(_evaluated(values, place, name, stopped))
     if len(evaluations) > 1 and not stopped.is_set():
