@@ -137,11 +137,7 @@ def test_winner_and_loser_have_their_rewards_in_the_same_step(make):
         (PettingZoo(), 3, r"number of environments must be a multiple of the number of players in .* \(2\), got 3"),
         (PettingZoo(LEAVING.env), 2, "PettingZoo.players must be 3 for .*, got 2"),
         (PettingZoo(LEAVING.env, 3, roles=("r",)), 3, r"one of PettingZoo.roles must begin each of .*, got \('r',\)"),
-        (
-            PettingZoo(LEAVING.env, 3, '{"also": "role"}', roles=("r", "s")),
-            3,
-            "already has an observation 'role'",
-        ),
+        (PettingZoo(LEAVING.env, 3, '{"also": "role"}', roles=("r", "s")), 3, "already has an observation 'role'"),
         (PettingZoo(LEAVING.env, 3, keys=("note",)), 3, "leaving_game: there is no observation 'note' to keep or drop"),
         (PettingZoo(LEAVING.env, 3, '{"unequal": true}'), 3, r"equal spaces \(supersuit pads them\), but obs"),
         (PettingZoo("nowhere.at_all"), 2, "nowhere.at_all can't be made: No module named 'nowhere'"),
