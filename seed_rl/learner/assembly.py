@@ -31,11 +31,9 @@ class Assembly(NamedTuple):
     """The parts of a learner process that fill the stores and that read them."""
 
     service: CentralInference
-    """Central inference, for an `ActorServer`."""
     acting: tuple[Acting, ...]
-    """Acting, one per inference device."""
+    """One per inference device."""
     source: Source
-    """Source of batches."""
     refresh: Callable[[int, int], None]
     """Copies the weights to the inference devices; takes the learner updates and the environment frames behind them."""
 

@@ -46,25 +46,16 @@ class Learner:
     logdir: str
     """Directory of checkpoints and metrics."""
     replicas: Replicas
-    """Devices."""
     agent: Agent
-    """Agent that learns."""
     train_step: TrainStep
-    """Updates its weights."""
     variables: Mapping[str, Any]
     """Keras variables of agent and optimizers by name."""
     progress: Progress
-    """Counters and recent episodes."""
     saver: Saver
-    """Writes the checkpoints."""
     assembly: Assembly
-    """Central inference and the source of batches."""
     server: ActorServer
-    """Serves the actors."""
     link: Link
-    """Connection to other hosts that train the same model."""
     order: Order
-    """Order of acting and learning."""
     restored_from: str | None
     """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
 
