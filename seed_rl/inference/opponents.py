@@ -184,18 +184,11 @@ class _Parts:
         def part(tensors: Any, number: int) -> Any:
             return tf.nest.map_structure(lambda tensor: tf.split(tensor, len(self._agents))[number], tensors)
 
-        seeds = split(seed, len(self._agents))
-        outputs = [
-            agent.act(
-                part(prev_action, number),
-                part(env_output, number),
-                part(state, number),
-                part(env_ids, number),
-                seeds[number],
-                greedy if isinstance(greedy, bool) else part(greedy, number),
-            )
-            for number, agent in enumerate(self._agents)
-        ]
+        outputs, seeds = [], split(seed, len(self._agents))
+        for number, agent in enumerate(self._agents):
+            own: tuple[Any, Any, Any, Any] = part((prev_action, env_output, state, env_ids), number)
+            own_greedy = greedy if isinstance(greedy, bool) else part(greedy, number)
+            outputs.append(agent.act(*own, seeds[number], own_greedy))
         return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *outputs)  # type: ignore[no-any-return]
 
 
