@@ -132,10 +132,7 @@ class ActStep:
             self._remember(control, step, state)
             return step
 
-        @tf.function(jit_compile=True, autograph=False)
-        def on_host(control: tf.Tensor, step: Unroll) -> None:
-            self._append(control, step)
-
+        on_host = tf.function(self._append, jit_compile=True, autograph=False)
         step = on_device(control, env_output, seed)
         with tf.device(self._store.device):
             # The observations are on the host already: don't copy them back from the device.
