@@ -42,8 +42,7 @@ class AgreedSource:
     def leave(self) -> None:
         """End the run on all hosts, unless they have left already."""
         if not self.left:
-            self._link.agree(leave=True, ready=False, env_frames=self._counters.env_frames)
-            self.left = True
+            self.next(leave=True)
 
     @property
     def _steps(self) -> int:
