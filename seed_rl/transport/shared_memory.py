@@ -9,12 +9,11 @@ import mmap
 import os
 import re
 import secrets
-import sys
 
 _NAME = "seed_rl-step"
 _TOKEN_BYTES = 32  # proves that the opened memory is the offered one: containers reuse process ids
 _STEP_OFFSET = 64  # bytes; steps begin on a cache line
-_SEALS = 0 if sys.platform != "linux" else fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class OfferedMemory:
@@ -25,8 +24,6 @@ class OfferedMemory:
         Raises:
           OSError: this machine has no sealed memory.
         """
-        if sys.platform != "linux":
-            raise OSError(f"{sys.platform} has no sealed memory")
         token = secrets.token_bytes(_TOKEN_BYTES)
         self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
