@@ -72,7 +72,7 @@ def build_learner(
     seed = _seed(experiment.seed, counters.learner_updates, link.hosts.index)
     assembly = assemble(experiment, agent, seed, replicas, order, pool)
     assembly.refresh(counters.learner_updates, counters.env_frames)
-    progress.attach(assembly.service, [acting.cursor for acting in assembly.acting], assembly.acting[0].opponents)
+    progress.attach(assembly.service, assembly.acting[0].opponents)
     saver.attach(assembly.source.snapshot, restored_from is not None, order)
     server = server_of(assembly.service, agent.env_spec, experiment.inference, address, security)
     return Learner(

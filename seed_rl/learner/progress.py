@@ -3,14 +3,13 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from seed_rl.envs.vector.final import RESTARTS
 from seed_rl.foreign import number
-from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.opponents import Opponents
 from seed_rl.inference.service import CentralInference
 from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
@@ -52,7 +51,6 @@ class Progress:
         self.counters = Counters()
         self._num_training_envs, self._pool = num_training_envs, pool
         self._service: CentralInference | None = None
-        self._cursors: Sequence[UnrollCursor] = ()
         self._opponents: Opponents | None = None
         self._numbers: collections.defaultdict[str, collections.deque[float]] = collections.defaultdict(
             lambda: collections.deque(maxlen=RECENT_EPISODES)
@@ -60,11 +58,9 @@ class Progress:
         self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
         self._evaluated = 0
 
-    def attach(
-        self, service: CentralInference, cursors: Sequence[UnrollCursor], opponents: Opponents | None = None
-    ) -> None:
+    def attach(self, service: CentralInference, opponents: Opponents | None = None) -> None:
         """Follows the episodes and counts of this start of the run, except for episodes of opponents."""
-        self._service, self._cursors, self._opponents = service, cursors, opponents
+        self._service, self._opponents = service, opponents
 
     def _add_episodes(self) -> None:
         for episodes in self._service.take_episodes() if self._service else ():
@@ -95,9 +91,9 @@ class Progress:
     def totals(self) -> dict[str, Any]:
         """The counters, with the present counts of inference."""
         counters = dataclasses.asdict(self.counters)
-        for cursor in self._cursors:
-            counters["discarded_unrolls"] += cursor.discarded_unrolls
-            counters["unrecorded_steps"] += cursor.unrecorded_steps
+        for thread in self._service.threads if self._service else ():
+            counters["discarded_unrolls"] += thread.cursor.discarded_unrolls
+            counters["unrecorded_steps"] += thread.cursor.unrecorded_steps
         return counters
 
     def gauges(self) -> dict[str, float]:

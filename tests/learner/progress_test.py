@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,12 +10,11 @@ from seed_rl.learner.progress import Counters, Progress
 
 
 class Played:
-    """Stands for inference: episodes that have ended, and a cursor's counts."""
+    """Stands for inference: episodes that have ended, and the counts of each device's cursor."""
 
-    discarded_unrolls, unrecorded_steps = 2, 5
-
-    def __init__(self, *rows, numbers=()):
+    def __init__(self, *rows, numbers=(), devices=1):
         self._rows, self._numbers = list(rows), list(numbers)
+        self.threads = [SimpleNamespace(cursor=SimpleNamespace(discarded_unrolls=2, unrecorded_steps=5))] * devices
 
     def take_numbers(self):
         numbers, self._numbers = self._numbers, []
@@ -28,7 +28,7 @@ class Played:
 def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_and_restarts_are_counted():
     progress, numbers = Progress(num_training_envs=3), [(2, "is_success", float(n >= 50)) for n in range(150)]
     numbers += [(3, "is_success", 0.25), (0, RESTARTS, 1.0), (4, RESTARTS, 2.0)]
-    progress.attach(Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20), numbers=numbers), [])
+    progress.attach(Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20), numbers=numbers))
     assert progress.gauges() == {
         "episode_return": 1.5,
         "episode_length": 15.0,
@@ -41,16 +41,16 @@ def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_
         "total_return": 3.0,
     }
     assert progress.totals()["environment_restarts"] == 3
-    progress.attach(Played(numbers=[(0, f"name{n}", 1.0) for n in range(1000)]), [])
+    progress.attach(Played(numbers=[(0, f"name{n}", 1.0) for n in range(1000)]))
     assert len(progress.gauges()) < 100
-    progress.attach(Played(numbers=[(0, RESTARTS, value) for value in (-1.0, 1e300)]), [])
+    progress.attach(Played(numbers=[(0, RESTARTS, value) for value in (-1.0, 1e300)]))
     assert 3 <= progress.totals()["environment_restarts"] < 2**32, "an actor may send any number"
 
 
 def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
     first, second = Progress(3), Progress(3)
-    played = Played((0, 1.0, 10), (4, 7.0, 4))
-    first.attach(played, [played, played])
+    played = Played((0, 1.0, 10), (4, 7.0, 4), devices=2)
+    first.attach(played)
     first.counters.learner_updates, first.counters.env_frames, first.counters.seconds = 7, 700, 3.5
     state = json.loads(json.dumps(first.get_state()))
     second.set_state(state)
@@ -59,7 +59,7 @@ def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
     )
     assert second.gauges() == first.gauges()
     assert json.loads(json.dumps(second.get_state())) == state
-    second.attach(Played((1, 3.0, 20)), [played])
+    second.attach(Played((1, 3.0, 20)))
     assert second.totals() == {**state["counters"], "discarded_unrolls": 6, "unrecorded_steps": 15}
     assert second.gauges()["episode_return"] == 2.0
     assert second.gauges()["episodes"] == 2
@@ -70,7 +70,7 @@ def test_an_evaluation_is_the_mean_of_ten_episodes_or_more_that_none_before_it_c
     progress = Progress(num_training_envs=1)
 
     def after(episodes, value, progress=progress):
-        progress.attach(Played(*[(1, value, 5)] * episodes, (0, 100.0, 5)), [])
+        progress.attach(Played(*[(1, value, 5)] * episodes, (0, 100.0, 5)))
         progress.gauges()
         return progress.new_evaluation()
 
