@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Sequence
 
-from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
 
@@ -74,16 +73,6 @@ class Hosts:
 
 ALONE = Hosts()
 """A single learner process."""
-
-
-def check_hosts(experiment: Experiment, count: int) -> None:
-    """Check that an experiment can run on a number of learner hosts.
-
-    Raises:
-      ConfigError: it can't.
-    """
-    if experiment.league and count > 1:
-        raise ConfigError(f"a league needs a single learner host, this run has {count}")
 
 
 def find_hosts(addresses: Sequence[str], index: int | None = None, trusted_network: bool = False) -> Hosts:

@@ -17,18 +17,6 @@ _ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_IN
 """Environment variables with which TensorFlow computes differently."""
 
 
-def check_repeatable(experiment: Experiment, hosts: int) -> None:
-    """Check that a run can be repeated.
-
-    Raises:
-      ConfigError: it can't be.
-    """
-    if hosts > 1:
-        raise ConfigError(f"a run of {hosts} learner hosts can't be recorded or synchronous, only one of a single host")
-    if not experiment.env.repeatable:
-        raise ConfigError(f"{experiment.env.title} does not repeat an episode for the same seed and actions")
-
-
 @contextlib.contextmanager
 def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Iterator[Order]:
     """Make the computations of this process repeatable, and yield the order of a run; `record` it in `logdir`.

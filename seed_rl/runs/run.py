@@ -18,11 +18,11 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import common_settings
 from seed_rl.inference.order import FREE, Order
-from seed_rl.learner.hosts import ALONE, Hosts, check_hosts
+from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ActorThreads, LocalActors
 from seed_rl.runs.mirror import working_directory
-from seed_rl.runs.recording import check_repeatable, repeatable
+from seed_rl.runs.recording import repeatable
 from seed_rl.runs.run_directory import run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, socket_directory
@@ -106,9 +106,7 @@ class Run:
           CannotReach: the object store can't be used.
         """
         allow_many_files()
-        check_hosts(self.experiment, self.hosts.count)
-        if self.record or self.synchronous:
-            check_repeatable(self.experiment, self.hosts.count)
+        check_run(self.experiment, self.hosts.count, self.record or self.synchronous)
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:
@@ -258,6 +256,20 @@ class Run:
             with contextlib.suppress(ImportError):  # the environments report it
                 registry.permit(module)
         return ActorThreads(count if self.actors == THREADS else 0, logs)
+
+
+def check_run(experiment: Experiment, hosts: int, to_repeat: bool) -> None:
+    """Check that a number of learner hosts can train an experiment, and if wanted in a way that can be repeated.
+
+    Raises:
+      ConfigError: it can't.
+    """
+    if experiment.league and hosts > 1:
+        raise ConfigError(f"a league needs a single learner host, this run has {hosts}")
+    if to_repeat and hosts > 1:
+        raise ConfigError(f"a run of {hosts} learner hosts can't be recorded or synchronous, only one of a single host")
+    if to_repeat and not experiment.env.repeatable:
+        raise ConfigError(f"{experiment.env.title} does not repeat an episode for the same seed and actions")
 
 
 def _with_numbers(address: str) -> str:

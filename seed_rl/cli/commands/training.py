@@ -15,13 +15,12 @@ from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs
-from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, check_hosts, find_hosts
+from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, find_hosts
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import duration
 from seed_rl.runs.fleet import ActorFailed
-from seed_rl.runs.recording import check_repeatable
-from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
+from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run, check_run
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
@@ -84,9 +83,7 @@ def train(values: flags.FlagValues) -> int:
                 raise UsageError("--num_learners starts all learner hosts, and --learner_hosts names them: give one")
             if not values.trusted_network:
                 raise UsageError(f"--num_learners={values.num_learners} needs --trusted_network: {NOT_SECURED}")
-            check_hosts(experiment, values.num_learners)
-            if values.record or values.synchronous:
-                check_repeatable(experiment, values.num_learners)
+            check_run(experiment, values.num_learners, values.record or values.synchronous)
         return _train_on_ray(values, experiment)
     for flag in ("ray_address", "min_actors", "actor_cpus", "num_learners"):
         if values[flag].present:
