@@ -217,26 +217,20 @@ def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:
     return f"{after}, the best mean return is {best:g}"
 
 
+def _rate(name: str, text: str, default: str = "measured here") -> flags.Flag:
+    return flags.number(name, None, f"{text}; default: {default}.", lower_bound=1e-9)
+
+
 @command(
     "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
     EXPERIMENT,
     flags.number("rtt_ms", 1.0, "Round-trip time between actors and learner, milliseconds.", lower_bound=0.0),
     flags.integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
-    *(
-        flags.number(name, None, f"{text}; default: measured here.", lower_bound=1e-9)
-        for name, text in (
-            ("env_steps", "Agent steps/s of environments on one core"),
-            ("act_ms", "Duration of an act step of --act_batch environments, milliseconds"),
-            ("update_ms", "Duration of an update of the experiment's batch on one device, milliseconds"),
-        )
-    ),
-    *(
-        flags.number(name, None, f"{text}; default: for Atari frames on an AMD EPYC.", lower_bound=1e-9)
-        for name, text in (
-            ("server_us", "CPU time of the server thread per message, microseconds"),
-            ("host_us", "CPU time of batching and answering per step, microseconds"),
-        )
-    ),
+    _rate("env_steps", "Agent steps/s of environments on one core"),
+    _rate("act_ms", "Duration of an act step of --act_batch environments, milliseconds"),
+    _rate("update_ms", "Duration of an update of the experiment's batch on one device, milliseconds"),
+    _rate("server_us", "CPU time of the server thread per message, microseconds", "for Atari frames on an AMD EPYC"),
+    _rate("host_us", "CPU time of batching and answering per step, microseconds", "for Atari frames on an AMD EPYC"),
     flags.integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
     flags.integer("learner_cores", None, "Cores of the learner machine; default: this machine's.", lower_bound=1),
     flags.integer("accelerators", None, "Accelerators of the learner; default: this machine's.", lower_bound=0),
