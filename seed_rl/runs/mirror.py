@@ -15,7 +15,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator
 
-from seed_rl.system.files import Outage, locked
+from seed_rl.system.files import Outage, locked, reason
 from seed_rl.system.object_store import CannotReach, ObjectStore, check_writable, files_in, is_url, reaching
 
 _log = logging.getLogger(__name__)
@@ -33,20 +33,24 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
     store at its end. The next run here continues from it if its newest checkpoint is newer than the store's.
 
     Raises:
-      CannotReach: the store can't be read or written, now or at the end, or another learner here is using it.
+      CannotReach: the store can't be read or written, now or at the end, another learner here is using it, or there is
+        no place for the mirror.
     """
     if not is_url(place):
         yield place
         return
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seed_rl")
-    os.makedirs(cache, exist_ok=True)
     short, identity = os.path.basename(place.rstrip("/")), hashlib.sha256(place.encode()).hexdigest()[:12]
     directory = os.path.join(cache, f"{short}-{identity}")
     with contextlib.ExitStack() as lock:
         try:
+            os.makedirs(cache, exist_ok=True)
             lock.enter_context(locked(f"{directory}.lock"))
         except BlockingIOError:
             raise CannotReach(f"another learner is running in {place}") from None
+        except OSError as error:
+            remedy = "XDG_CACHE_HOME may name another directory"
+            raise CannotReach(f"{place} can't be mirrored in {cache} ({reason(error)}): {remedy}") from error
         mirror = Mirror(ObjectStore(place), directory)
         with reaching(place, "read"):
             if not mirror.is_ahead():

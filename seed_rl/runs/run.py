@@ -23,9 +23,9 @@ from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ActorThreads, LocalActors
 from seed_rl.runs.mirror import working_directory
 from seed_rl.runs.recording import repeatable
-from seed_rl.runs.run_directory import run_directory
+from seed_rl.runs.run_directory import CannotUse, run_directory
 from seed_rl.specs import CannotAct
-from seed_rl.system.files import allow_many_files, socket_directory
+from seed_rl.system.files import allow_many_files, explained, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
 from seed_rl.system.signals import Stop, StopFlag, StopIf, ctrl_c_asks
 from seed_rl.transport.credentials import ServerSecurity
@@ -114,7 +114,9 @@ class Run:
             self._directory = cleanup.enter_context(working_directory(self.logdir, seconds))
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self.native_log:
-                cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))
+                path = os.path.join(self._directory, "native.log")
+                with explained(CannotUse, f"{path} can't be written"):
+                    cleanup.enter_context(native_stderr_to(path))
             self.experiment.agent.check(self.experiment.env_spec())  # before TensorFlow is loaded
             self._cleanup = cleanup.pop_all()
         return self

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import differences_from_saved
 from seed_rl.foreign import printable
-from seed_rl.system.files import locked, reason
+from seed_rl.system.files import explained, locked, reason
 
 _DIFFERENCES = 4  # maximum number in a message
 
@@ -46,7 +46,9 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
             raise CannotUse(f"--logdir {logdir} is a file, expected a directory") from None
         except OSError as error:
             raise CannotUse(f"--logdir {logdir} can't be used: {error.strerror}") from error
-        handler = cleanup.enter_context(contextlib.closing(LogFile(os.path.join(logdir, "learner.log"))))
+        path = os.path.join(logdir, "learner.log")
+        with explained(CannotUse, f"{path} can't be written"):
+            handler = cleanup.enter_context(contextlib.closing(LogFile(path)))
         ours = logging.getLogger("seed_rl")
         cleanup.callback(ours.setLevel, ours.level)
         if ours.getEffectiveLevel() > logging.INFO:  # e.g. in a program that hasn't configured logging

@@ -69,8 +69,8 @@ def load_tensorflow() -> Any:
 @contextlib.contextmanager
 def _descriptor_to(path: str) -> Iterator[int]:
     """Redirect file descriptor 2 to a file; yield a copy of the original descriptor."""
-    before = os.dup(2)
     with open(path, "ab") as file:
+        before = os.dup(2)
         os.dup2(file.fileno(), 2)
     try:
         yield before

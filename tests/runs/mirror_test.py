@@ -48,6 +48,13 @@ def write(directory, name, data):
         file.write(data)
 
 
+def test_a_machine_without_a_place_for_the_mirror_says_so(url, tmp_path):
+    (tmp_path / "cache").touch()
+    sentence = rf"{url} can't be mirrored in {tmp_path}/cache/seed_rl \(Not a directory\)"
+    with pytest.raises(CannotReach, match=sentence), working_directory(url):
+        pass
+
+
 @of_every_kind
 def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url):
     with working_directory(url) as directory:

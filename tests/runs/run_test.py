@@ -125,6 +125,14 @@ def test_ctrl_c_in_a_program_saves_a_checkpoint(small_catch, tmp_path, over):
     assert load_policy(str(tmp_path)).env_frames >= first["env_frames"]
 
 
+@pytest.mark.parametrize("name", ["learner.log", "native.log"])
+def test_a_log_that_cannot_be_written_is_named(small_catch, tmp_path, name):
+    (tmp_path / name).mkdir()
+    sentence = f"{tmp_path}/{name} can't be written: Is a directory"
+    with pytest.raises(CannotUse, match=sentence), Run(small_catch, str(tmp_path), native_log=True):
+        pass
+
+
 def test_a_directory_has_one_learner_which_serves_actors_of_elsewhere(small_catch, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     with Run(small_catch, str(tmp_path)), pytest.raises(CannotUse, match="another learner is running in"):
