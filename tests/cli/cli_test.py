@@ -18,7 +18,7 @@ from seed_rl.cli.flags import integer
 from seed_rl.cli.main import COMMANDS, main
 from seed_rl.evaluation import episodes
 from seed_rl.experiment import config_files
-from seed_rl.runs import run
+from seed_rl.runs import replay, run
 
 CATCH = "--gin_file=catch/vtrace"
 ON_RAY = f"train {CATCH} --launcher=ray"
@@ -163,7 +163,7 @@ def test_a_reader_that_leaves_is_no_error():
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-@pytest.mark.parametrize("arguments", [["eval", "--logdir=."], ["configs"]], ids=str)
+@pytest.mark.parametrize("arguments", [["eval", "--logdir=."], ["configs"], ["replay", "."]], ids=str)
 def test_ctrl_c_ends_a_command_with_a_line(arguments, monkeypatch, capsys):
     """Where the process spends its time: in loading TensorFlow, say."""
 
@@ -173,6 +173,7 @@ def test_ctrl_c_ends_a_command_with_a_line(arguments, monkeypatch, capsys):
     monkeypatch.setattr(evaluation.checkpoints, "find", lambda *arguments: "")
     monkeypatch.setattr(evaluation, "load_tensorflow", interrupted)
     monkeypatch.setattr(config_files, "summary", interrupted)
+    monkeypatch.setattr(replay, "replay", interrupted)
     monkeypatch.setattr(sys, "argv", ["seed_rl", *arguments])
     assert __main__.main() == 128 + signal.SIGINT
     assert capsys.readouterr() == ("", "seed_rl: interrupted\n")

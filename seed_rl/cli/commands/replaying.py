@@ -1,7 +1,6 @@
 """Commands that reproduce recorded runs, compare them, and bundle them for others."""
 
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -113,12 +112,9 @@ def _one(paths: Sequence[str]) -> str:
 def _show(progress: Iterator[replays.Progress], check: bool) -> None:
     """Execute a replay, show how far it is, and say at its end that it came out the same."""
     began, last = time.monotonic(), None
-    try:
-        for last in progress:
-            checked = f", {last.checked} digests equal" if check else ""
-            so_far = f"{last.updates} of {last.end} updates, {last.row['env_frames']:,.0f} frames{checked}"
-            print(f"{duration(time.monotonic() - began)}: {so_far}", file=sys.stderr)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    for last in progress:
+        checked = f", {last.checked} digests equal" if check else ""
+        so_far = f"{last.updates} of {last.end} updates, {last.row['env_frames']:,.0f} frames{checked}"
+        print(f"{duration(time.monotonic() - began)}: {so_far}", file=sys.stderr)
     if last is not None and check:
         print(f"the same: all {last.checked} digests of the weights in updates {last.begin} to {last.end} are equal")

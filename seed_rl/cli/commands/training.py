@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -153,8 +152,6 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
             return _train(values, run)
     except NoCluster as error:
         raise Failure(str(error)) from error
-    except KeyboardInterrupt:  # while Ray connects or places learners; later, signals ask the run to end
-        return 128 + signal.SIGINT
 
 
 def _train(values: flags.FlagValues, run: Run) -> int:
