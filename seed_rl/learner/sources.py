@@ -37,7 +37,7 @@ class Batch(NamedTuple):
 class Source(abc.ABC):
     """Builds batches from the finished unrolls of acting. For the learner's thread only."""
 
-    taken: int
+    taken: int = 0
     """Number of finished unrolls taken from acting so far."""
     ends: int = 0
     """Number of steps in these unrolls that no transition follows (`SlotPool.ends`)."""
@@ -63,7 +63,6 @@ class FifoSource(Source):
     """Batches of unrolls, each used once."""
 
     def __init__(self, unrolls: Unrolls, read: Reader, batch_size: int):
-        self.taken = 0
         self._unrolls = unrolls
         self._read = read
         self._batch_size = batch_size
@@ -91,7 +90,6 @@ class ReplaySource(Source):
     """
 
     def __init__(self, unrolls: Unrolls, read: Reader, sizes: Sizes, sampler: Sampler, agent: Agent, config: Replay):
-        self.taken = 0
         self._unrolls = unrolls
         self._read = read
         self._sizes = sizes
@@ -214,7 +212,6 @@ class JoinedSource(Source):
 
     def __init__(self, sources: Sequence[Source]):
         """The sources, at least one, are in the order of the training devices that they feed."""
-        self.taken = 0
         self._sources = sources
         self._batches: list[Batch | None] = [None] * len(sources)
 
