@@ -91,11 +91,13 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         entropy_cost: Any = self.config.entropy_cost
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(self._log_entropy_cost.value)
-        metrics = self.actor_critic_loss(self.decisions(unroll), unroll.targets, tf.stop_gradient(entropy_cost))
+        made = self.decisions(unroll)
+        metrics = self.actor_critic_loss(made, unroll.targets, tf.stop_gradient(entropy_cost))
         losses = dict.fromkeys(self._networks, metrics["loss/total"])  # to each, the loss of its role's steps
         if self._log_entropy_cost is not None:
             # Gradient descent on this raises the cost while the entropy is below its target, and lowers it above.
-            excess = tf.stop_gradient(metrics["policy/entropy"] - self.config.target_entropy)
+            target = self.config.target_entropy * tf.reduce_mean(made.acted)
+            excess = tf.stop_gradient(metrics["policy/entropy"] - target)
             losses["entropy_cost"] = entropy_cost * excess
             metrics["policy/entropy_cost"] = entropy_cost
         return LossOutput(losses, metrics)
@@ -105,7 +107,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         r_t, discount_t, last_t = transitions_of(unroll.env_output, self.config)
         values, lambda_ = unroll.behaviour.baseline, self.config.lambda_
         returns = lambda_returns(discount_t, r_t, values[:-1], values[-1], last_t=last_t, lambda_=lambda_)
-        return self.model.moments(unroll.env_output, returns)
+        return self.model.moments(unroll.env_output, returns, 1.0 - tf.cast(last_t, tf.float32))
 
     def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
         limit = self.config.kl_stop

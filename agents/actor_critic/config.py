@@ -23,6 +23,11 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
         Metric("policy/entropy_cost", "", "current entropy cost, if `target_entropy` adapts it"),
         Metric("policy/kl_behaviour_target", "nats", "KL divergence between acting and learned policy"),
         Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages, before standardisation"),
+        Metric(
+            "policy/mean_abs_scaled_advantage",
+            "",
+            "the same, as the policy's loss has it: in value units, or standardised",
+        ),
         Metric("policy/mean_value", "return", "mean value estimate"),
         Metric(
             "policy/value_unit", "return", "unit in which values are learned: with `value_norm`, the targets' deviation"

@@ -2,7 +2,7 @@
 
 Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences. The policy at step t is paired with the
 reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step from which no transition follows counts as
-zero in the means of the losses.
+zero in all means but that of the values. So means over devices are those over the whole batch.
 """
 
 from collections.abc import Mapping
@@ -72,6 +72,7 @@ def loss_and_metrics(
     parts: Mapping[str, tf.Tensor],
     entropy_cost: tf.Tensor | float,
     advantages: tf.Tensor,
+    scaled_advantages: tf.Tensor,
     value_targets: tf.Tensor,
     config: ActorCriticConfig,
 ) -> dict[str, tf.Tensor]:
@@ -82,23 +83,26 @@ def loss_and_metrics(
       parts: all parts of the loss but the entropy bonus.
       entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
       advantages: float32 [T, B], in units of reward.
+      scaled_advantages: float32 [T, B], as the loss of the policy weighs actions with them; see `scaled`.
       value_targets: float32 [T, B].
       config: settings that bound the values.
     """
-    parts = {**parts, "loss/entropy": -entropy_cost * tf.reduce_mean(made.acted * made.entropies)}
-    values, entropy = made.values[:-1], tf.reduce_mean(made.entropies)
+    values, entropy = made.values[:-1], tf.reduce_mean(made.acted * made.entropies)
+    parts = {**parts, "loss/entropy": -entropy_cost * entropy}
     metrics = {
         "loss/total": tf.add_n([*parts.values()]),
         **parts,
         "policy/entropy": entropy,
-        "policy/kl_behaviour_target": diagnostics.divergence(made.log_pi - made.log_mu),
+        "policy/kl_behaviour_target": diagnostics.divergence(made.log_pi - made.log_mu, made.acted),
         "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(advantages)),
+        "policy/mean_abs_scaled_advantage": tf.reduce_mean(tf.abs(scaled_advantages)),
         "policy/mean_value": tf.reduce_mean(values),
         "policy/value_unit": made.value_unit,
         "learning/explained_variance": diagnostics.explained_variance(values, value_targets, made.acted),
     }
     if made.max_entropies is not None:
-        metrics["learning/entropy_share"] = tf.math.divide_no_nan(entropy, tf.reduce_mean(made.max_entropies))
+        most = tf.reduce_mean(made.acted * made.max_entropies)
+        metrics["learning/entropy_share"] = tf.math.divide_no_nan(entropy, most)
     if bound := config.largest_value:
         metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(values)) / bound
     return metrics

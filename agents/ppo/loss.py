@@ -48,4 +48,4 @@ def ppo_loss(made: Decisions, old: Targets, entropy_cost: tf.Tensor | float, con
         "loss/policy": losses.clipped_ratio_loss(made.log_pi - old.log_prob, surrogate, config.clip_ratio),
         "loss/baseline": config.baseline_cost * value_error,
     }
-    return loss_and_metrics(made, parts, entropy_cost, old.advantages, old_targets, config)
+    return loss_and_metrics(made, parts, entropy_cost, old.advantages, surrogate, old_targets, config)

@@ -38,7 +38,7 @@ def vtrace_loss(made: Decisions, entropy_cost: tf.Tensor | float, config: VTrace
         "loss/kl": config.kl_cost * tf.reduce_mean(made.acted * (made.log_mu - made.log_pi)),
     }
     clip = config.clip_rho or math.inf
-    return loss_and_metrics(made, parts, entropy_cost, advantages, returns.vs, config) | {
-        "learning/clipped_share": diagnostics.clipped_share(log_rhos, clip),
-        "learning/clipped_mass": diagnostics.clipped_mass(log_rhos, clip),
+    return loss_and_metrics(made, parts, entropy_cost, advantages, weights, returns.vs, config) | {
+        "learning/clipped_share": diagnostics.clipped_share(log_rhos, made.acted, clip),
+        "learning/clipped_mass": diagnostics.clipped_mass(log_rhos, made.acted, clip),
     }

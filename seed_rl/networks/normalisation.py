@@ -56,8 +56,13 @@ class RunningMoments(keras.layers.Layer):
             mean, scale = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, scale))
         return tf.clip_by_value((tf.cast(x, tf.float32) - mean) * scale, -_CLIP, _CLIP)
 
-    def moments(self, x: Any) -> tf.Tensor:
-        """The first two moments of a batch [..., *shape] about the running mean: float32 [2, *shape]."""
+    def moments(self, x: Any, weights: Any = None) -> tf.Tensor:
+        """The zeroth, first and second moment of a batch about the running mean: float32 [3, *shape].
+
+        Args:
+          x: [..., *shape].
+          weights: float32 [...], the weight of each value, from 0 to 1; by default all are 1.
+        """
         x = tf.stop_gradient(tf.cast(x, tf.float32)) - self.mean.value
         x = tf.reshape(x, [-1, *self.mean.shape])
         if self._bounded:
@@ -65,7 +70,11 @@ class RunningMoments(keras.layers.Layer):
             count = tf.maximum(self.steps.value, tf.cast(tf.shape(x)[0], tf.float32))
             reach = tf.where(unit > 0.0, tf.maximum(_CLIP, tf.sqrt(count)) * unit, tf.float32.max / 2)
             x = tf.clip_by_value(x, middle - reach, middle + reach)
-        return tf.stack([tf.reduce_mean(x, axis=0), tf.reduce_mean(tf.square(x), axis=0)])
+        powers = [tf.ones_like(x), x, tf.square(x)]
+        if weights is not None:
+            weights = tf.reshape(weights, [-1, *[1] * self.mean.shape.rank])
+            powers = [weights * power for power in powers]
+        return tf.stack([tf.reduce_mean(power, axis=0) for power in powers])
 
     def _spread(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The centre of the values relative to the running mean, and their deviation; zero if they never changed."""
@@ -89,11 +98,13 @@ class RunningMoments(keras.layers.Layer):
         return _deviation(*self._updated(moments, steps)[:2])
 
     def _updated(self, moments: tf.Tensor, steps: tf.Tensor | float) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        total = tf.minimum(tf.maximum(self.steps.value, 0.0) + steps, _WINDOW)
-        rate = tf.minimum(steps / total, 1.0)
-        step = rate * moments[0]
+        weight, first, second = tf.unstack(moments)
+        added = steps * tf.reduce_mean(weight)  # the same in all places of the shape
+        total = tf.minimum(tf.maximum(self.steps.value, 0.0) + added, _WINDOW)
+        rate = tf.minimum(tf.math.divide_no_nan(added, total), 1.0)
+        step = rate * tf.math.divide_no_nan(first, weight)
         # Exact: the variance of old and new values combined, both measured about the old mean.
-        variance = (1.0 - rate) * self.variance.value + rate * moments[1] - tf.square(step)
+        variance = (1.0 - rate) * self.variance.value + rate * tf.math.divide_no_nan(second, weight) - tf.square(step)
         return self.mean.value + step, tf.maximum(variance, 0.0), total
 
 
@@ -135,9 +146,9 @@ class ValueHead(keras.layers.Dense):
         value = tf.squeeze(super().call(features), axis=-1)
         return value if self._targets is None else self._targets.deviation * value + self._targets.mean.value
 
-    def moments(self, targets: tf.Tensor) -> Any:
-        """The moments of a batch of value targets [...]; () without statistics."""
-        return () if self._targets is None else self._targets.moments(targets)
+    def moments(self, targets: tf.Tensor, weights: tf.Tensor | None = None) -> Any:
+        """The moments of a batch of value targets [...] with weights [...]; () without statistics."""
+        return () if self._targets is None else self._targets.moments(targets, weights)
 
     def update(self, moments: Any, steps: float) -> None:
         """Updates the statistics from the `moments` of a batch of `steps` agent steps; outputs stay the same."""

@@ -1,7 +1,7 @@
 """Diagnostic scalars for value estimates and importance weights. No gradient flows through them.
 
 Shapes: T steps, B sequences. `log_rhos`, float [T, B], are log pi(a_t) - log mu(a_t) for the target policy pi and the
-behaviour policy mu.
+behaviour policy mu. `weights`, float [T, B], are 1, or 0 for steps that are left out.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def explained_variance(values: Any, targets: Any, weights: Any) -> tf.Tensor:
     Args:
       values: float [T, B]: V(x_t).
       targets: float [T, B]: the regression targets, such as the `vs` of V-trace.
-      weights: float [T, B]: the weight of each step, zero where there is no target.
+      weights: float [T, B].
     """
     arrays = checks.float_arrays(2, values=values, targets=targets, weights=weights)
     values, targets, weights = map(tf.stop_gradient, arrays)
@@ -31,31 +31,31 @@ def explained_variance(values: Any, targets: Any, weights: Any) -> tf.Tensor:
     return tf.maximum(tf.math.divide_no_nan(explained, variance), -1.0)
 
 
-def divergence(log_rhos: Any) -> tf.Tensor:
-    """mean(rho_t - 1 - log rho_t), an estimate of KL(mu || pi), float32 scalar.
+def divergence(log_rhos: Any, weights: Any) -> tf.Tensor:
+    """mean(w_t (rho_t - 1 - log rho_t)), an estimate of KL(mu || pi), float32 scalar.
 
     Unlike the mean of -log rho_t, which has the same expectation, it is never negative and has a low variance where
     rho_t is near 1.
     """
-    return tf.reduce_mean(_rhos(log_rhos) - 1.0 - tf.stop_gradient(tf.cast(log_rhos, tf.float32)))
+    return tf.reduce_mean(weights * (_rhos(log_rhos) - 1.0 - tf.stop_gradient(tf.cast(log_rhos, tf.float32))))
 
 
-def clipped_share(log_rhos: Any, clip: float) -> tf.Tensor:
+def clipped_share(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
     """The fraction of importance weights above `clip`, float32 scalar.
 
     With a bound of 1 it is close to one half as soon as the policies differ at all; see `clipped_mass`.
     """
-    return tf.reduce_mean(tf.cast(_rhos(log_rhos) > clip, tf.float32))
+    return tf.reduce_mean(weights * tf.cast(_rhos(log_rhos) > clip, tf.float32))
 
 
-def clipped_mass(log_rhos: Any, clip: float) -> tf.Tensor:
-    """1 - mean(min(clip, rho_t)): the probability mass of the target policy that clipping removes, float32 scalar.
+def clipped_mass(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
+    """mean(w_t (1 - min(clip, rho_t))): the probability mass of the target policy that clipping removes, float32 scalar.
 
     Importance weights have a mean of 1 under the behaviour policy; clipping lowers it by the mass of pi that exceeds
     clip * mu. With a bound of 1 that is the total variation distance between pi and mu: 0 if they are equal, 1 if they
     share no action.
     """
-    return 1.0 - tf.reduce_mean(tf.minimum(_rhos(log_rhos), clip))
+    return tf.reduce_mean(weights * (1.0 - tf.minimum(_rhos(log_rhos), clip)))
 
 
 def _rhos(log_rhos: Any) -> tf.Tensor:

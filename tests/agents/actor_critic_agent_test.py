@@ -85,24 +85,26 @@ def test_the_entropy_cost_is_a_lagrange_multiplier_with_a_separate_learning_rate
     target = 1.7
     config = dataclasses.replace(SMALL, target_entropy=target, entropy_cost=0.01, entropy_cost_adjustment_speed=20.0)
     agent = config.build(SPEC, num_training_envs=2, seed=1)
-    unroll = acted_unroll(agent, batch=1)
+    unroll = acted_unroll(agent, batch=8)
+    acted = 1.0 - np.mean(unroll.env_output.last[:-1])
+    assert acted < 1
     assert list(agent.groups) == ["model", "entropy_cost"]
     (log_cost,) = agent.groups["entropy_cost"].variables
     assert any(variable is log_cost for variable in agent.variables), "checkpoints hold it"
 
-    metrics = agent.loss(unroll, tf.ones([1])).metrics
+    metrics = agent.loss(unroll, tf.ones([8])).metrics
     assert float(metrics["policy/entropy_cost"]) == pytest.approx(0.01)
     assert float(metrics["loss/entropy"]) == pytest.approx(-0.01 * float(metrics["policy/entropy"]), rel=1e-5)
 
     train_step = TrainStep(agent, Optimizer(learning_rate=0.001))
-    metrics = train_step(unroll, 0.0, np.ones(1)).metrics
+    metrics = train_step(unroll, 0.0, np.ones(8)).metrics
     assert metrics["entropy_cost/learning_rate"] == pytest.approx(0.02)
     assert metrics["learning_rate"] == pytest.approx(0.001)
     assert float(log_cost.value) == pytest.approx(math.log(0.01) + 0.02, rel=1e-4)
     log_cost.assign(20.5)
-    train_step(unroll, 0.0, np.ones(1))
+    train_step(unroll, 0.0, np.ones(8))
     assert float(log_cost.value) == 20.0, "kept from overflow"
-    excess = metrics["policy/entropy"] - target
+    excess = metrics["policy/entropy"] - target * acted  # no action is taken where an episode is cut off
     assert metrics["entropy_cost/gradient_norm"] == pytest.approx(0.01 * abs(excess), rel=1e-3)
 
 
@@ -148,7 +150,9 @@ def test_the_unit_of_values_is_the_deviation_of_lambda_returns_of_the_acting_val
     for _ in range(2):
         agent.update_statistics(agent.moments(unroll), 8 * agent.unroll_length)
     unit = agent.loss(unroll, tf.ones([8])).metrics["policy/value_unit"]
-    np.testing.assert_allclose(unit, np.std(targets), rtol=1e-5)
+    assert float(unit) == pytest.approx(np.std(targets[~last[:-1]]), rel=1e-5), (
+        "nothing is learned where an episode is cut off"
+    )
 
 
 def test_the_gradients_of_repeated_words_are_added_up():

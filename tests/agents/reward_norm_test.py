@@ -33,13 +33,15 @@ def learn_statistics(agent, unrolls):
 
 
 def returns_of(unroll, overlap):
-    """The discounted return after each new step, in NumPy."""
+    """The discounted returns after the new steps to which an action led, and after the last step, in NumPy."""
     g, found = unroll.initial_state[0].numpy(), []
-    for reward, done in zip(unroll.env_output.reward.numpy(), unroll.env_output.done.numpy(), strict=True):
-        g = DISCOUNT * g + reward
-        found.append(g)
-        g = np.where(done, 0.0, g)
-    return np.array(found[overlap:]), g
+    reward, done, last = (field.numpy() for field in unroll.env_output[:3])
+    for t in range(len(reward)):
+        g = DISCOUNT * g + reward[t]
+        if t >= overlap:
+            found.extend(g[~last[t - 1]])
+        g = np.where(done[t], 0.0, g)
+    return found, g
 
 
 def test_rewards_are_measured_in_the_deviation_of_all_discounted_returns(agent):
@@ -49,7 +51,8 @@ def test_rewards_are_measured_in_the_deviation_of_all_discounted_returns(agent):
     assert_matches_step_spec(agent, unroll)
     assert np.any(unroll.initial_state[0] != 0), "returns go on where an unroll begins"
     learn_statistics(agent, unrolls)
-    unit = np.std(np.concatenate([returns_of(unroll, agent.overlap)[0].ravel() for unroll in unrolls]))
+    assert any(np.any(unroll.env_output.last[:-1]) for unroll in unrolls)
+    unit = np.std(np.concatenate([returns_of(unroll, agent.overlap)[0] for unroll in unrolls]))
     output = agent.loss(with_targets(agent, unroll), weights)
     np.testing.assert_allclose(output.metrics["rewards/unit"], unit, rtol=1e-4)
 
@@ -83,4 +86,4 @@ def test_acting_continues_the_return_of_the_unroll(agent):
     for t in range(agent.length):
         output = tf.nest.map_structure(lambda field, t=t: field[t], unroll.env_output)
         state = agent.act(unroll.prev_action[t], output, state, tf.range(8), tf.constant([0, t])).state
-    np.testing.assert_allclose(state[0], returns_of(unroll, 0)[1], rtol=1e-5)
+    np.testing.assert_allclose(state[0], returns_of(unroll, 1)[1], rtol=1e-5)
