@@ -70,9 +70,10 @@ def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 class Settings:
     """Base class of all settings: frozen, with types and bounds validated on construction.
 
-    Types are checked if they are simple: bool, int, float, str, tuple, None and unions of these. A float setting
-    accepts an int, and an int setting a whole number written as 1e6 or '300k'; neither accepts a bool. Bounds still
-    apply if a subclass redeclares a field with a different default.
+    Types are checked if they are simple: bool, int, float, str, None, tuples and unions of these. A float setting
+    accepts an int, and an int setting a whole number written as 1e6 or '300k'; neither accepts a bool. The parts of a
+    `tuple[Count, ...]` or `tuple[str, float]` are checked like settings. Bounds still apply if a subclass redeclares a
+    field with a different default.
     """
 
     def __post_init__(self):
@@ -100,18 +101,33 @@ def whole_number(text: str) -> int:
 def _checked(name: str, value: Any, hint: Any) -> Any:
     """Checks a value's type and bounds; returns it, or the whole number that it denotes if the type is int."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
-    kinds, constraints = [], []
+    kinds, constraints, tuples = [], [], []
     for part in typing.get_args(hint) if is_union else (hint,):
         kind, *own = typing.get_args(part) if typing.get_origin(part) is Annotated else (part,)
-        kinds.append(typing.get_origin(kind) or kind)
+        origin = typing.get_origin(kind)
+        kinds.append(origin or kind)
         constraints += own
+        tuples += [typing.get_args(kind)] if origin is tuple else []
     if int in kinds and (type(value) is float or (type(value) is str and value[-1:] in "kMG")):
         with contextlib.suppress(ValueError):
             value = whole_number(str(value))
     _check_type(name, value, kinds)
+    if type(value) is tuple and len(tuples) == 1:
+        value = _checked_parts(name, value, tuples[0])
     for constraint in constraints if value is not None else ():
         constraint.check(name, value)
     return value
+
+
+def _checked_parts(name: str, values: tuple[Any, ...], hints: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Checks a tuple like `_checked`, given a type for each part, or a type and an ellipsis."""
+    hints = hints[:1] * len(values) if hints[-1:] == (Ellipsis,) else hints
+    if len(values) != len(hints):
+        wanted = ", ".join(getattr(hint, "__origin__", hint).__name__ for hint in hints)
+        raise ValueError(f"{name} must be ({wanted}), got {values!r}")
+    return tuple(
+        _checked(f"{name}[{n}]", value, hint) for n, (value, hint) in enumerate(zip(values, hints, strict=True))
+    )
 
 
 def _check_type(name: str, value: Any, kinds: Sequence[Any]) -> None:

@@ -19,6 +19,7 @@ class Sound(Settings):
     codec: Annotated[str, OneOf("opus", "flac")] = "opus"
     loud: bool = False
     channels: tuple = ()
+    tones: tuple[tuple[str, Count], ...] | None = ()
     owner: Any = None
 
 
@@ -41,6 +42,11 @@ class Stereo(Sound):
         ({"codec": "mp3"}, "Sound.codec must be one of opus, flac, got 'mp3'"),
         ({"loud": 1}, "Sound.loud must be bool, got 1"),
         ({"channels": 16}, "Sound.channels must be tuple, got 16"),
+        ({"tones": ("a",)}, r"Sound.tones\[0\] must be tuple, got 'a'"),
+        ({"tones": (("a", 1), ("b",))}, r"Sound.tones\[1\] must be \(str, int\), got \('b',\)"),
+        ({"tones": (("a", 1), (2, 3))}, r"Sound.tones\[1\]\[0\] must be str, got 2"),
+        ({"tones": (("a", True),)}, r"Sound.tones\[0\]\[1\] must be int, got True"),
+        ({"tones": (("a", 0),)}, r"Sound.tones\[0\]\[1\] must be at least 1, got 0"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(settings, message):
@@ -55,6 +61,7 @@ def test_values_of_the_declared_types_pass():
 
 def test_a_whole_number_may_be_written_in_short():
     assert Sound(speakers=3e0, pauses="2k") == Sound(speakers=3, pauses=2000)
+    assert Sound(tones=(("a", "2k"),)).tones == (("a", 2000),)
 
 
 def test_bounds_hold_in_subclasses_that_change_a_default():

@@ -96,10 +96,8 @@ class DMLab(EnvConfig):
         for name in ("width", "height"):
             if getattr(self, name) % 4:
                 raise ValueError(f"DMLab.{name} must be a multiple of 4, got {getattr(self, name)}")
-        if any(type(number) is not int for number in self.action_set) or len(self.action_set) % len(CONTROLS):
-            raise ValueError(
-                f"DMLab.action_set must hold integers, {len(CONTROLS)} for each action, got {self.action_set!r}"
-            )
+        if len(self.action_set) % len(CONTROLS):
+            raise ValueError(f"DMLab.action_set must hold {len(CONTROLS)} numbers for each action, got {self.action_set!r}")
         for action in self.actions:
             for number, (name, (low, high)) in zip(action, CONTROLS.items(), strict=True):
                 if not low <= number <= high:

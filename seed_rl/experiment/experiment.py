@@ -126,9 +126,9 @@ class Devices(Settings):
     train as divide the batch evenly (see `learner.split`).
     """
 
-    training: tuple = ()
+    training: tuple[str, ...] = ()
     """Training devices; each processes an equal part of every batch."""
-    inference: tuple = ()
+    inference: tuple[str, ...] = ()
     """Inference devices. Each acts for an equal share of the environments and stores their unrolls for
     an equal share of the training devices."""
     logical_cpus: Count = 1
@@ -138,8 +138,6 @@ class Devices(Settings):
         super().__post_init__()
         for field in ("training", "inference"):
             names = getattr(self, field)
-            if not all(isinstance(name, str) for name in names):
-                raise ValueError(f"Devices.{field} must be names of devices, got {names!r}")
             if len(set(names)) < len(names):
                 raise ValueError(f"Devices.{field} names a device twice: {', '.join(names)}")
 

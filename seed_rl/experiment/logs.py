@@ -28,14 +28,6 @@ class Logs(Settings):
     """Interval between films of the latest checkpoint's policy, minutes, made by a low-priority process; 0: none."""
     wandb_project: str = ""
     """Weights & Biases project to which the run reports (needs the package `wandb`); empty: none."""
-    milestones: tuple = ()
+    milestones: tuple[tuple[str, float, int], ...] = ()
     """Returns that earlier runs of this experiment reached, as tuples `(task, return, frames)`, where frames is the
     median over seeds: the display predicts when the run will reach them. Suites without tasks use the task ''."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        for milestone in self.milestones:
-            match milestone:
-                case (str(), int() | float(), int()):
-                    continue
-            raise ValueError(f"Logs.milestones must contain tuples ('task', return, frames), got {milestone!r}")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
-from seed_rl.settings import OneOf, Settings, Within
+from seed_rl.settings import Count, OneOf, Settings, Within
 
 DTYPES = ("float32", "mixed_bfloat16")
 Initializer: TypeAlias = Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")]
@@ -49,9 +49,9 @@ class TrunkConfig(Settings):
     """Units of each dense layer, including the one after the convolutions; 0: 512 (shallow) or 256."""
     mlp_layers: Annotated[int, Within(0, 64)] = 1
     """Number of dense layers for tensors without convolutions; 0: the observations themselves are the features."""
-    convolutions: tuple = NATURE_DQN
+    convolutions: tuple[tuple[Count, Count, Count], ...] = NATURE_DQN
     """Unpadded convolutions of the shallow torso: filters, kernel size and stride of each; default: Nature DQN."""
-    channels: tuple = (16, 32, 32)
+    channels: tuple[Count, ...] = (16, 32, 32)
     """Output channels of each stage of the ResNet."""
     residual_blocks: Annotated[int, Within(1, 64)] = 2
     """Residual blocks in each stage of the ResNet."""
@@ -81,14 +81,6 @@ class TrunkConfig(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.channels or not all(type(n) is int and n >= 1 for n in self.channels):
-            raise ValueError(f"{type(self).__name__}.channels must be positive integers, got {self.channels!r}")
-        layers = self.convolutions
-        if not layers or not all(
-            isinstance(layer, tuple) and len(layer) == 3 and all(type(n) is int and n >= 1 for n in layer)
-            for layer in layers
-        ):
-            raise ValueError(
-                f"{type(self).__name__}.convolutions must be tuples (filters, size, stride) of positive integers, got "
-                f"{layers!r}"
-            )
+        for name in ("channels", "convolutions"):
+            if not getattr(self, name):
+                raise ValueError(f"{type(self).__name__}.{name} must not be empty")

@@ -167,11 +167,8 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
         ),
         (R2D2, "Experiment.replay = None", r"R2D2 needs a replay: Experiment.replay must be @Replay\(\)"),
         (R2D2, "Replay.min_size = 5001", r"Replay.min_size \(5001\) must not exceed Replay.capacity \(5000\)"),
-        (
-            VTRACE,
-            "Logs.milestones = ((15, 9),)",
-            r"Logs.milestones must contain tuples \(.task., return, frames\), got \(15, 9\)",
-        ),
+        (VTRACE, "Logs.milestones = ((15, 9),)", r"Logs.milestones\[0\] must be \(str, float, int\), got \(15, 9\)"),
+        (VTRACE, "Devices.training = (0,)", r"Devices.training\[0\] must be str, got 0"),
         (VTRACE, "Optimizer.betas = (0.9,", r"^'Optimizer.betas = \(0.9,': a bracket or quote is not closed$"),
         (VTRACE, "Devices.training = (GPU:0)", r"expected .* or \('GPU:0',\), got GPU; JSON .*'{...}'$"),
         (VTRACE, "Optimizer.learning_rate = float('nan')", "expected a value such as 1e-4.*, got float;"),
