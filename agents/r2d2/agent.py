@@ -69,7 +69,7 @@ class R2D2Agent(ModelAgent):
         return action, Behaviour(q_of_action, tf.reduce_max(q, axis=-1))
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
-        learned = tf.nest.map_structure(self._after_burn_in, unroll._replace(initial_state=()))
+        learned = self._after_burn_in(unroll._replace(initial_state=()))
         return r2d2_loss(
             online_q=self._unrolled_q(self.model, unroll),
             target_q=self._unrolled_q(self._target.model, unroll),
@@ -80,10 +80,10 @@ class R2D2Agent(ModelAgent):
         )
 
     def moments(self, unroll: Unroll) -> Any:
-        return self.model.trunk.moments(tf.nest.map_structure(self._after_burn_in, unroll.env_output))
+        return self.model.trunk.moments(self._after_burn_in(unroll.env_output))
 
     def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
-        learned = tf.nest.map_structure(self._after_burn_in, unroll)
+        learned = self._after_burn_in(unroll)
         acted = learned.behaviour
         errors = td_errors(acted.q_of_action, acted.max_q, learned.env_output, self._config)
         return priorities_of(errors, learned.env_output, self._config)
@@ -91,15 +91,14 @@ class R2D2Agent(ModelAgent):
     def after_update(self, learner_updates: int) -> None:
         self._target.after_update(learner_updates)
 
-    def _after_burn_in(self, field: tf.Tensor) -> tf.Tensor:
-        return field[self._config.burn_in :]
+    def _after_burn_in(self, steps: Any) -> Any:
+        return tf.nest.map_structure(lambda field: field[self._config.burn_in :], steps)
 
     def _unrolled_q(self, network: DuelingQNetwork, unroll: Unroll) -> tf.Tensor:
         """The Q-values [T + 1, B, A] of the steps after the burn-in."""
-        burn_in, state = self._config.burn_in, unroll.initial_state
-        prev_action, env_output = unroll.prev_action, unroll.env_output
-        if burn_in:
-            before = tf.nest.map_structure(lambda t: t[:burn_in], env_output)
-            state = network.burn_in(prev_action[:burn_in], before, state)
-        q, _ = network(prev_action[burn_in:], tf.nest.map_structure(self._after_burn_in, env_output), state)
+        steps, state = (unroll.prev_action, unroll.env_output), unroll.initial_state
+        if burn_in := self._config.burn_in:
+            prev_action, env_output = tf.nest.map_structure(lambda field: field[:burn_in], steps)
+            state = network.burn_in(prev_action, env_output, state)
+        q, _ = network(*self._after_burn_in(steps), state)
         return q
