@@ -97,7 +97,8 @@ class DMLab(EnvConfig):
             if getattr(self, name) % 4:
                 raise ValueError(f"DMLab.{name} must be a multiple of 4, got {getattr(self, name)}")
         if len(self.action_set) % len(CONTROLS):
-            raise ValueError(f"DMLab.action_set must hold {len(CONTROLS)} numbers for each action, got {self.action_set!r}")
+            wanted = f"{len(CONTROLS)} numbers for each action"
+            raise ValueError(f"DMLab.action_set must hold {wanted}, got {self.action_set!r}")
         for action in self.actions:
             for number, (name, (low, high)) in zip(action, CONTROLS.items(), strict=True):
                 if not low <= number <= high:
@@ -164,5 +165,6 @@ class DMLab(EnvConfig):
                 f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows, but there is no "
                 f"{first!r} here"
             )
+        self.check_packages()
         name = f"DeepMind Lab level {self.path} (DMLab.level)"
         return ProcessVectorEnv([alone(functools.partial(DMLabEnv, self))] * num_envs, name)

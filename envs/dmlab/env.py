@@ -15,12 +15,9 @@ import numpy as np
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.dmlab import CONTROLS, HELD_OUT_MIXER_SEED, MAX_WORDS, VOCABULARY, DMLab
 from seed_rl.envs.dmlab.cache import LevelCache
+from seed_rl.system.files import explained
 
 _FRAME, _INSTRUCTION = "RGB_INTERLEAVED", "INSTR"
-_NOT_INSTALLED = (
-    "the package deepmind_lab is not installed here, and no package index has it; run actors in the Docker image that "
-    "docker/ describes, or build it with Bazel from https://github.com/google-deepmind/lab"
-)
 
 
 class DMLabEnv(gymnasium.Env):
@@ -98,11 +95,8 @@ class DMLabEnv(gymnasium.Env):
 
 
 def _start(config: DMLab, name: str, folder: str) -> Any:
-    try:
+    with explained(CannotBuild, "deepmind_lab can't be loaded", ImportError):
         import deepmind_lab
-    except ImportError as error:
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == "deepmind_lab"
-        raise CannotBuild(_NOT_INSTALLED if is_missing else f"deepmind_lab can't be loaded: {error}") from error
     settings = {"width": str(config.width), "height": str(config.height)}  # the simulator accepts only strings
     if config.held_out:
         settings |= {"allowHoldOutLevels": "true", "mixerSeed": str(HELD_OUT_MIXER_SEED)}
