@@ -20,7 +20,7 @@ from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
 from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.wrappers import FlatVectorEnv, SameStep
-from seed_rl.foreign import json_object
+from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, OneOf, UnitInterval, Within
 from seed_rl.system.files import explained
 
@@ -60,7 +60,7 @@ class Gym(EnvConfig):
     the environment's own vector implementation; if that has a fixed size, set `Actors.envs_per_group` to it."""
     envpool: bool = False
     """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
-    options: str = "{}"
+    options: Annotated[str, JsonObject()] = "{}"
     """Keyword arguments of the environment, a JSON object."""
     wrappers: tuple = ()
     """Wrappers of each environment, the innermost first: `'module:Class'`, or `('module:Class', {'name': value})` with
@@ -84,11 +84,8 @@ class Gym(EnvConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        try:
-            parsed = json_object(self.options)
-        except ValueError as error:
-            raise ValueError(f"Gym.options must be a JSON object, got {self.options[:200]!r}: {error}") from error
-        if taken := {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}.intersection(parsed):
+        own = {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}
+        if taken := own.intersection(json.loads(self.options)):
             raise ValueError(f"Gym.options must not set {min(taken)!r}, which has its own setting or none")
         object.__setattr__(self, "wrappers", tuple(map(_wrapper_text, self.wrappers)))
         if self.wrappers and (self.envpool or self.vectorization == "vector_entry_point"):

@@ -29,6 +29,17 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     return found
 
 
+class JsonObject:
+    """A constraint of a setting, as in `settings`: it is the text of a JSON object."""
+
+    def check(self, name: str, value: str) -> None:
+        """Raises ValueError unless the value is one."""
+        try:
+            json_object(value)
+        except ValueError as error:
+            raise ValueError(f"{name} must be a JSON object, got {shortened(value)}: {error}") from error
+
+
 def read_json_object(path: str) -> dict[str, Any]:
     """Reads a JSON object from a file of at most one mebibyte.
 

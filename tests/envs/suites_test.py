@@ -51,7 +51,11 @@ def test_an_unknown_suite_names_the_known_ones():
         ("gym", {"id": "ALE/Pong-v5"}, "ALE/Pong-v5 is a game of Atari, as in --gin_file=atari/vtrace_fast"),
         ("pettingzoo", {"keys": (1,)}, r"PettingZoo.keys\[0\] must be str, got 1"),
         ("pettingzoo", {"roles": ("agent", 1)}, r"PettingZoo.roles\[1\] must be str, got 1"),
-        ("pettingzoo", {"options": "5"}, "PettingZoo.options must be a JSON object, got '5'"),
+        (
+            "pettingzoo",
+            {"options": "5"},
+            r"PettingZoo.options must be a JSON object, got '5': expected an object \{...\}",
+        ),
         ("football", {"backend": "envpool", "map": "120x90"}, "Football.map must be 96x72 with the envpool backend"),
         ("football", {"backend": "envpool", "right_players": 1}, "Football.backend must be gfootball with several"),
         ("dmlab", {"level": "rooms_wattermaze"}, "DMLab.level: DMLab-30 has no level 'rooms_wattermaze'; .* rooms_w"),
