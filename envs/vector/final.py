@@ -40,14 +40,16 @@ def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int,
     """Numbers about the episodes that have just ended: index of the environment, name and value.
 
     Args:
-      info: a step's info. Its `final_info` has arrays [E] by name, and masks of their valid elements as `_name`.
+      info: a step's info. Its `final_info` has arrays [E] by name, and masks of their valid elements as `_name`;
+        everything else in it is ignored.
       ended: bool [E], whether an episode ended.
     """
     final: Any = info.get("final_info")
     found = []
     for index in np.flatnonzero(ended) if isinstance(final, Mapping) else ():
-        arrays = {name: values for name, values in final.items() if isinstance(values, np.ndarray) and name[0] != "_"}
-        own = {name: values[index] for name, values in arrays.items() if final.get(f"_{name}", ended)[index]}
+        arrays = {name: v for name, v in final.items() if isinstance(v, np.ndarray) and v.shape[:1] == ended.shape}
+        valid = {name: v[index] for name, v in arrays.items() if arrays.get(f"_{name}", ended)[index]}
+        own = {name: value for name, value in valid.items() if not str(name).startswith("_")}
         restarts = {name: float(value) for name, value in own.items() if name == RESTARTS}
         found += [(int(index), name, value) for name, value in (numbers_of(own) | restarts).items()]
     return found
