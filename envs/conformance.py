@@ -1,12 +1,13 @@
 """A test of the contract that every environment suite must fulfil."""
 
+import itertools
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.base import EnvConfig, legal_actions, random_actions, spec_of
+from seed_rl.envs.base import EnvConfig, legal_actions, random_actions, random_play, spec_of
 from seed_rl.envs.registry import from_description
 
 
@@ -38,10 +39,7 @@ def _play(config: EnvConfig, seed: int, steps: int, used: bool) -> tuple[list[np
     num_envs, spec, rng = 3 * config.players, config.spec(), np.random.default_rng(0)
     with closing(config.make(num_envs)) as env:
         if used:
-            observation, _ = env.reset(seed=seed + 1)
-            for _ in range(3):
-                observation, *_ = env.step(random_actions(spec.action, rng, num_envs, legal_actions(spec, observation)))
-            rng = np.random.default_rng(0)
+            list(itertools.islice(random_play(env, spec, seed + 1), 4))
         observation, _ = env.reset(seed=seed)
         history, any_ended = _tensors(observation), False
         for _ in range(steps):

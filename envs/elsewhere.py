@@ -1,6 +1,5 @@
 """Environments of a config in another process: to read their spaces, to try them out, to evaluate and to film."""
 
-import collections
 import contextlib
 import functools
 import itertools
@@ -37,7 +36,7 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
         return config.spec()
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
         spec = base.spec_of(env)
-        collections.deque(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS), maxlen=0)
+        list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
     if isinstance(spec.action, ContinuousSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
         _log.warning("%s has action bounds %s: initial actions will be that large", config.title, spec.action)
     return spec
