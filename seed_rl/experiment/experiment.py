@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import gin
@@ -253,7 +254,7 @@ class Experiment(Settings):
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings as JSON values by dotted name."""
-        return dict(_flatten("", self))
+        return dict(_flat(self))
 
 
 @functools.cache
@@ -266,12 +267,11 @@ def _env_spec(env: EnvConfig) -> EnvSpec:
         raise CannotBuild(str(failure(subject, error))) from error
 
 
-def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:
-    if dataclasses.is_dataclass(value):
-        pairs: list[tuple[str, Any]] = [] if not prefix else [(f"{prefix}kind", type(value).__name__)]
-        for field in dataclasses.fields(value):
-            child = getattr(value, field.name)
-            name = f"{prefix}{field.name}"
-            pairs += _flatten(f"{name}." if dataclasses.is_dataclass(child) else name, child)
-        return pairs
-    return [(prefix, list(value) if isinstance(value, tuple) else value)]
+def _flat(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(group):
+        name, value = f"{prefix}{field.name}", getattr(group, field.name)
+        if dataclasses.is_dataclass(value):
+            yield f"{name}.kind", type(value).__name__
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, list(value) if isinstance(value, tuple) else value
