@@ -188,7 +188,7 @@ def restored(experiment: Experiment, logdir: str, checkpoint: str | None) -> tup
 def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> int:
     """Give an agent the weights of a checkpoint, or raise a CheckpointError; return `Policy.env_frames`."""
     env_frames = checkpoints.env_frames(state, path)
-    weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
+    weights = checkpoints.weights_in(arrays)
     checkpoints.assign(checkpoints.variables_for(agent, weights), weights, path)
     return env_frames
 

@@ -56,7 +56,7 @@ def write_bundle(logdir: str, output: str) -> int:
         raise JournalError(f"{logdir} began with the weights of {init_from}, which others don't have")
     with tempfile.TemporaryDirectory() as directory:
         policy = os.path.join(directory, POLICY)
-        checkpoints.write(policy, {name: array for name, array in arrays.items() if name.startswith("agent/")}, state)
+        checkpoints.write(policy, checkpoints.weights_in(arrays), state)
         copied = [os.path.join(logdir, name) for name in _COPIED]
         paths = [*copied, *_beginnings(os.path.join(logdir, "checkpoints"), journal), policy]
         contents = {os.path.basename(path): pathlib.Path(path).read_bytes() for path in paths}
@@ -107,8 +107,8 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
         for end in replay(logdir, os.path.join(temporary, "replay"), begin, until):
             yield end
         if end is not None and end.updates == last.end[0]:
-            found = checkpoints.chosen(end.logdir, None)[1]
-            for name in {*policy, *(name for name in found if name.startswith("agent/"))}:
+            found = checkpoints.weights_in(checkpoints.chosen(end.logdir, None)[1])
+            for name in {*policy, *found}:
                 if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
                     raise Differs(f"{POLICY} in {path} is not the policy at the end of the run: {name} differs")
 

@@ -173,6 +173,11 @@ def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:
     return {f"{prefix}/{index:03d}/{variable.name}": variable for index, variable in enumerate(variables)}
 
 
+def weights_in(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return those arrays of a checkpoint that are values of the agent's variables."""
+    return {name: array for name, array in arrays.items() if name.startswith("agent/")}
+
+
 def variables_for(agent: Any, weights: Collection[str] = ()) -> dict[str, Any]:
     """Map by name an `Agent`'s variables, of its `copies` only those for which there are weights."""
     left_out = {id(variable) for variable in agent.copies}

@@ -35,7 +35,7 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     if kind != own:
         raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {shortened(kind)}, expected {own}")
     path, arrays, state = checkpoints.chosen(logdir, name)
-    weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
+    weights = checkpoints.weights_in(arrays)
     variables = checkpoints.variables_for(agent, weights)
     if variables.keys() != weights.keys():
         raise CheckpointError(
