@@ -209,9 +209,6 @@ def text_over_runs(evaluations: Sequence[Evaluation]) -> str:
 
     It uses human-normalised scores if all runs have them, otherwise mean returns, which can't be averaged over several
     environments.
-
-    Args:
-      evaluations: results of `evaluate_run`.
     """
     is_normalised = all(each.human_normalised is not None for each in evaluations)
     key, name, unit = ("human_normalised", "score", " %") if is_normalised else ("mean", "mean return", "")

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -65,9 +66,8 @@ def export(policy: Policy, directory: str, batch: int) -> None:
         if model is not None:
             model.save_weights(os.path.join(new, WEIGHTS))
         about = {"seed_rl": __version__, "checkpoint": policy.checkpoint, "env_frames": policy.env_frames}
-        with open(os.path.join(new, ABOUT), "w", encoding="utf-8") as file:
-            json.dump({**about, "batch": batch, "environment": str(policy.env_spec)}, file, indent=2)
-            file.write("\n")
+        about |= {"batch": batch, "environment": str(policy.env_spec)}
+        pathlib.Path(new, ABOUT).write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
 
 
 def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
@@ -109,17 +109,15 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
 def _leave_compilation_to_the_server(directory: str) -> None:
     """Remove the marks of functions that XLA must compile, since other servers and converters may lack it."""
     os.remove(os.path.join(directory, "fingerprint.pb"))  # it has a checksum of the file that changes
-    path = os.path.join(directory, "saved_model.pb")
-    with open(path, "rb") as file:
-        saved = saved_model_pb2.SavedModel.FromString(file.read())
+    path = pathlib.Path(directory, "saved_model.pb")
+    saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for graph in saved.meta_graphs:
         for function in graph.graph_def.library.function:
             for marked in (function, *function.node_def):
                 for name in ("_XlaMustCompile", "_noinline"):
                     if name in marked.attr:
                         del marked.attr[name]
-    with open(path, "wb") as file:
-        file.write(saved.SerializeToString())
+    path.write_bytes(saved.SerializeToString())
 
 
 def _named(state: Any) -> dict[str, tf.Tensor]:

@@ -182,8 +182,7 @@ class Study(abc.ABC):
                 table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
                 table.writeheader()
                 table.writerows(rows)
-            with open(os.path.join(self.directory, "results.json"), "w", encoding="utf-8") as file:
-                json.dump(rows, file, indent=2)
+            pathlib.Path(self.directory, "results.json").write_text(json.dumps(rows, indent=2), encoding="utf-8")
         return path
 
 
