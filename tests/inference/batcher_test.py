@@ -22,9 +22,9 @@ def opened(batcher, *requests):
     return requests
 
 
-def expect(batcher, clock, *requests, turnaround=1):
-    """Lets groups come back `turnaround` seconds after an answer, twice: so they are known to."""
-    for _ in range(2):
+def expect(batcher, clock, *requests, turnarounds=(1, 1)):
+    """Lets groups come back so many seconds after an answer, and answers again; the last one is not back yet."""
+    for turnaround in turnarounds:
         for r in requests:
             batcher.put(r)
         assert batcher.get() == list(requests)
@@ -52,21 +52,21 @@ def waiting(batcher):
 
 
 @pytest.mark.parametrize(
-    ("turnaround", "late", "waited_for"),
+    ("turnarounds", "waited_for"),
     [
-        (500, 0, True),
-        (1500, 0, False),  # slower than the bound
-        (100, 900, False),  # usually back soon, but not this time
-        (None, 0, False),  # has never come back yet
+        ((500, 500), True),
+        ((1500, 0), False),  # slower than the bound
+        ((100, 1000), False),  # usually back soon, but not this time
+        ((1700, 500, 0), False),  # slower on average
+        ((100, 1500, 0), True),  # slow only once
+        ((), False),  # has never come back yet
     ],
 )
-def test_groups_are_waited_for_if_they_usually_come_back_within_the_bound(turnaround, late, waited_for):
+def test_groups_are_waited_for_if_they_usually_come_back_within_the_bound(turnarounds, waited_for):
     clock = Clock()
     batcher = Batcher(100, max_wait=1000, clock=clock)
     a, b = opened(batcher, request(0, 2), request(2, 3))
-    if turnaround is not None:
-        expect(batcher, clock, a, b, turnaround=turnaround)
-    clock.now += late
+    expect(batcher, clock, a, b, turnarounds=turnarounds)
     batcher.put(a)
     if waited_for:
         thread, got = waiting(batcher)
@@ -90,6 +90,30 @@ def test_a_batch_of_whole_requests_is_due_when_it_is_full_or_all_expected_groups
     assert batcher.get() == [b, a, c]
 
 
+def test_the_request_that_fills_a_batch_releases_it():
+    clock = Clock()
+    batcher = Batcher(4, max_wait=1000, clock=clock)
+    a, b, c = opened(batcher, request(0, 2), request(2, 2), request(4, 1))
+    expect(batcher, clock, c)
+    batcher.put(a)
+    thread, got = waiting(batcher)
+    batcher.put(b)
+    thread.join(10)
+    assert got == [[a, b]], "though c is expected"
+
+
+def test_the_oldest_request_waits_no_longer_than_the_bound_whoever_is_expected():
+    clock = Clock()
+    batcher = Batcher(4, max_wait=1000, clock=clock)
+    a, b = opened(batcher, request(0, 2), request(2, 1))
+    expect(batcher, clock, b)
+    batcher.put(a)
+    clock.now += 600
+    batcher.answered([b])
+    clock.now += 400
+    assert batcher.get() == [a]
+
+
 def test_the_time_of_groups_is_their_waiting_and_their_stepping():
     clock = Clock()
     batcher = Batcher(4, max_wait=1000, clock=clock)
@@ -109,16 +133,17 @@ def test_the_time_of_groups_is_their_waiting_and_their_stepping():
 
 def test_a_closed_group_takes_its_request_along_and_releases_the_batch_that_waited_for_it():
     clock = Clock()
-    batcher = Batcher(100, max_wait=1000, clock=clock)
-    a, b, c = opened(batcher, request(0, 2), request(2, 2), request(4, 2))
+    batcher = Batcher(4, max_wait=1000, clock=clock)
+    a, b, c, d = opened(batcher, request(0, 2), request(2, 1), request(3, 1), request(4, 1))
     expect(batcher, clock, a, b, c)
     batcher.put(b)
     batcher.put(a)
     batcher.group_closed(b.lease)
+    batcher.put(d)
     thread, got = waiting(batcher)
     batcher.group_closed(c.lease)
     thread.join(10)
-    assert got == [[a]]
+    assert got == [[a, d]]
 
 
 def test_every_request_is_handed_out_once_among_many_producers():

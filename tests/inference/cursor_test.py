@@ -78,9 +78,11 @@ def test_staggered_environments_finish_evenly():
 
 
 def test_environments_that_are_not_recorded_hold_no_slot():
-    cursor, pool = make(2, length=3, stride=2, recorded=np.array([True, False]))
+    cursor, pool = make(2, length=3, stride=2, stagger=True, recorded=np.array([True, False]))
     for _ in range(10):
+        assert not cursor.finishing(np.array([1]))
         writes, finished = cursor.advance(np.array([1, 0]))
         assert (writes.slots[:, 0] == cursor.spare).all()
         pool.release(finished)
     assert pool.num_slots - len(pool) == 1
+    assert cursor.unrecorded_steps == 0, "the first waits for nothing, and the second is never recorded"

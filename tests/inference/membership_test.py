@@ -33,7 +33,11 @@ def test_ids_of_an_actor_that_never_streams_are_free_after_the_timeout():
     with pytest.raises(Refused, match="already has a stream"):
         membership.open(dead.session, 0)
     membership.close(dead.session, 1)
-    assert membership.join([1]).groups[0].env_ids == (1,)
+    late = membership.join([1])
+    assert late.groups[0].env_ids == (1,)
+    now[0] = 20.0
+    with pytest.raises(Refused, match="not known here: join again"):
+        membership.open(late.session, 0)
 
 
 def test_a_group_of_a_known_session_streams_once():
@@ -47,8 +51,9 @@ def test_a_group_of_a_known_session_streams_once():
             membership.open(session, group)
 
 
-def test_a_restarted_actor_gets_other_seeds():
-    membership = Membership(4, seed=1, timeout=60)
+@pytest.mark.parametrize("seed", [1, 2**31 - 2])
+def test_a_restarted_actor_gets_other_seeds_which_are_valid_whatever_the_first(seed):
+    membership = Membership(4, seed=seed, timeout=60)
     seeds = set()
     for _ in range(20):
         lease = membership.join([2, 2])
@@ -57,6 +62,7 @@ def test_a_restarted_actor_gets_other_seeds():
             seeds.update(leased.seed + n for n in range(2))
             membership.close(lease.session, group)
     assert len(seeds) == 20 * 4
+    assert 0 <= min(seeds) <= max(seeds) < 2**31 - 1
 
 
 def test_the_ids_of_a_group_are_of_one_device_the_one_with_the_most_free():

@@ -166,13 +166,14 @@ def test_bools_must_be_0_or_1(spec, byte, value, name):
     ],
 )
 def test_numbers_must_be_finite_and_within_their_bounds(field, value, sentence):
-    codec = StepCodec(CHOICES, 2, Bounds(max_reward=1e6, max_observation=1e6))
-    reward, observation = np.full(2, 1e6, np.float32), np.full((2, 2), -1e6, np.float32)
-    output = EnvOutput(reward, *np.zeros((2, 2), bool), observation)
-    codec.decode_step(codec.encode_step(output))
-    getattr(output, field)[1] = value
-    with pytest.raises(WireError, match=sentence):
+    bounds = Bounds(max_reward=1e6, max_observation=1e6)
+    for codec in (StepCodec(CHOICES, 2, bounds), StepCodec(CHOICES, 3, bounds).of(2)):
+        reward, observation = np.full(2, 1e6, np.float32), np.full((2, 2), -1e6, np.float32)
+        output = EnvOutput(reward, *np.zeros((2, 2), bool), observation)
         codec.decode_step(codec.encode_step(output))
+        getattr(output, field)[1] = value
+        with pytest.raises(WireError, match=sentence):
+            codec.decode_step(codec.encode_step(output))
 
 
 def test_without_bounds_the_largest_numbers_are_valid_though_their_sum_overflows():
