@@ -123,15 +123,15 @@ def test_each_row_is_acted_for_by_its_own_player_and_games_are_counted():
     assert not opponents.take_results()
 
 
-def test_a_game_whose_opponent_is_replaced_does_not_count():
+def test_a_game_counts_once_at_its_last_step_unless_its_opponent_is_replaced():
     acting = make_acting(1.0, 1)
     opponents = acting.opponents
     opponents.load(0, 5, [np.int32(1)])
-    env_ids, zeros = np.arange(2, dtype=np.int32), np.zeros(2, np.float32)
+    env_ids = np.arange(2, dtype=np.int32)
 
-    def step(first=False, done=False):
-        flags = np.full(2, done or first)
-        output = EnvOutput(zeros, flags, np.zeros(2, bool), np.zeros((2, 4), np.int32))
+    def step(reward=0.0, first=False, done=False, last=False):
+        reward = np.array([reward, -reward], np.float32)
+        output = EnvOutput(reward, np.full(2, done or first), np.full(2, last), np.zeros((2, 4), np.int32))
         return act(acting, env_ids, np.full(2, first), [output]) // 1000
 
     assert step(first=True).tolist() == [0, 1]
@@ -141,3 +141,9 @@ def test_a_game_whose_opponent_is_replaced_does_not_count():
     assert opponents.take_results() == []
     step(done=True)
     assert opponents.take_results() == [(6, 0.5)]
+    step(1.0, last=True)
+    assert opponents.take_results() == [(6, 1.0)], "truncated"
+    step(done=True)
+    assert opponents.take_results() == [], "the next one begins"
+    step(-1.0, done=True)
+    assert opponents.take_results() == [(6, 0.0)]
