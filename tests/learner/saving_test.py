@@ -33,9 +33,9 @@ class Content:
 class Run:
     """A start of a run, with 1,000 weights and a checkpoint every ten seconds."""
 
-    def __init__(self, directory, updates=0, size=1000, is_first=True, keep_every_frames=0):
+    def __init__(self, directory, updates=0, is_first=True, keep_every_frames=0):
         self.directory = directory / "checkpoints"
-        self.weights = keras.Variable(np.zeros(size), name="w")
+        self.weights = keras.Variable(np.zeros(1000), name="w")
         self.progress = Progress(1)
         self.progress.counters.learner_updates = updates
         self.now = 50.0
@@ -185,11 +185,9 @@ def test_a_disk_too_full_for_the_replay_leaves_the_checkpoint(tmp_path, caplog):
     assert run.files == [CHECKPOINT(0)]
 
 
-def test_checkpoints_of_other_networks_versions_and_kinds_of_numbers_are_refused(tmp_path):
+def test_checkpoints_of_other_versions_and_kinds_of_numbers_are_refused(tmp_path):
     run = Run(tmp_path, updates=1)
     run.saver.save()
-    with pytest.raises(CheckpointError, match=r"w has shape \(1000,\), needed is \(10,\)"):
-        Run(tmp_path, size=10).saver.restore()
     arrays, state = checkpoints.load(str(run.directory / CHECKPOINT(1)))
     del state["eval/episodes"]
     checkpoints.save(str(run.directory), 2, arrays, state, keep=3)

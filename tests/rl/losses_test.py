@@ -10,15 +10,6 @@ from tests.support.gradients import gradient
 T, B = 4, 3
 
 
-def test_baseline_loss():
-    values, targets = np.random.default_rng(0).standard_normal((2, T, B))
-    expected = np.mean(0.5 * (values - targets) ** 2)
-    np.testing.assert_allclose(losses.baseline_loss(values, targets), expected, rtol=1e-5)
-    slope = gradient(lambda x: losses.baseline_loss(x, targets), values)
-    np.testing.assert_allclose(slope, (values - targets) / (T * B), rtol=1e-5)
-    assert not np.any(gradient(lambda x: losses.baseline_loss(values, x), targets))
-
-
 def test_clipped_ratio_loss():
     log_ratios, advantages = np.log([[0.5, 0.9, 1.1, 2.0]] * 2), np.array([[1.0] * 4, [-1.0] * 4])
     expected = np.array([[0.5, 0.9, 1.1, 1.2], [-0.8, -0.9, -1.1, -2.0]])

@@ -1,19 +1,10 @@
-"""Double Q-learning's values and priorities. Errors, loss and gradients are in `agents/r2d2_loss_test.py`."""
+"""Priorities of sequences. Double Q-learning's values, errors, loss and gradients are in `agents/r2d2_loss_test.py`."""
 
 import numpy as np
 import tensorflow as tf
 
 from seed_rl.rl import q_learning
 from tests.support.gradients import gradient
-
-
-def test_double_q_picks_by_the_online_network_and_values_by_the_target_network():
-    online = [[[1.0, 5.0, 2.0], [9.0, 3.0, 3.0]]]
-    target = [[[7.0, -1.0, 8.0], [0.5, 6.0, 4.0]]]
-    np.testing.assert_array_equal(q_learning.double_q_values(online, target), [[-1.0, 0.5]])
-    np.testing.assert_array_equal(q_learning.double_q_values(target, online), [[2.0, 3.0]])
-    first_of_equals = q_learning.double_q_values([[[0.0, 2.0, 2.0]]], [[[5.0, 6.0, 7.0]]])
-    np.testing.assert_array_equal(first_of_equals, [[6.0]])
 
 
 def test_priorities_mix_the_largest_and_the_mean_error_of_the_steps_that_have_one():
