@@ -1,15 +1,21 @@
-"""Films that a run makes of its policy, in real processes."""
+"""Films that a run makes of its policy."""
 
+import itertools
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
 from unittest.mock import Mock
 
-import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from seed_rl.cli.commands import evaluation
+from seed_rl.cli.main import main
+from seed_rl.evaluation import film
+from seed_rl.evaluation.film import captioned
 from seed_rl.experiment import config_files
 from seed_rl.reporting import films as films_module
 from seed_rl.reporting.films import Films
@@ -79,8 +85,7 @@ def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
     rows(sinks, 0, 10)
-    imports = [part for part in commands[0] if part.startswith("--import")]
-    assert imports == ["--import_module=tests.support.registered_envs"]
+    assert {"--exit_with_parent", "--import_module=tests.support.registered_envs"} <= set(commands[0])
 
 
 def test_a_film_ends_when_it_takes_too_long_and_with_its_run(play, tmp_path, monkeypatch, caplog):
@@ -102,25 +107,21 @@ def test_a_film_ends_when_it_takes_too_long_and_with_its_run(play, tmp_path, mon
     assert os.listdir(tmp_path / "films") == ["play.log"]
 
 
-LEARNER = """
-import sys, time
-from seed_rl.reporting.films import Films
-films = Films(sys.argv[1], 0.0, [])
-films.write({"env_frames": 0}, 0.0)
-print(films._process.pid, flush=True)
-time.sleep(600)
-"""
+def test_a_film_whose_parent_has_ended_leaves_nothing(saved_run, tmp_path, monkeypatch):
+    logdir, _ = saved_run("catch/vtrace")
+    flags, pictures = [], itertools.count(1)
+    (folder := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(evaluation, "stop_at_end_of_input", flags.append)  # which then sends the signal
 
+    def drawn(picture, text):
+        if flags[0].raises and next(pictures) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return captioned(picture, text)
 
-def test_a_film_ends_with_a_learner_that_is_killed(saved_run, wait_for, tmp_path):
-    logdir, _ = saved_run("catch/vtrace", "Catch.rows = 1_000", "Catch.columns = 40")  # long episodes
-    with subprocess.Popen(
-        [sys.executable, "-c", LEARNER, logdir], stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}
-    ) as learner:
-        playing = psutil.Process(int(learner.stdout.readline()))
-        wait_for(lambda: len(playing.children(recursive=True)) == 5)  # two films, the environment, two guards
-        filming = [playing, *playing.children(recursive=True)]
-        learner.kill()
-    wait_for(lambda: not any(map(psutil.Process.is_running, filming)))
-    assert os.listdir(pathlib.Path(logdir, "films")) == ["play.log"]
-    assert not list(tmp_path.glob("tmp*")), "nothing is left in the temporary directory"
+    monkeypatch.setattr(film, "captioned", drawn)
+    output = f"--output={tmp_path}/play.mp4,{tmp_path}/play.gif"
+    assert main(["play", f"--logdir={logdir}", output, "--exit_with_parent"]) == 128 + signal.SIGTERM
+    assert next(pictures) == 4
+    assert not list(tmp_path.glob("play.*"))
+    assert os.listdir(folder) == []
