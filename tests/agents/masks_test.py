@@ -24,11 +24,7 @@ def built(config, action):
 
 @pytest.mark.parametrize(
     ("config", "action"),
-    [
-        (VTrace(hidden=16), MultiDiscreteSpec((4, 7))),
-        (PQN(hidden=16), DiscreteSpec(9)),
-        (SMALL_R2D2, DiscreteSpec(9)),
-    ],
+    [(VTrace(hidden=16), MultiDiscreteSpec((4, 7))), (PQN(hidden=16), DiscreteSpec(9)), (SMALL_R2D2, DiscreteSpec(9))],
     ids=["vtrace", "pqn", "r2d2"],
 )
 def test_illegal_actions_are_never_taken(config, action):
