@@ -196,6 +196,7 @@ def test_seeds_are_new_at_each_call_and_repeat_with_the_run_and_evaluation_is_gr
         experiment = Experiment(env=Counting(), agent=CountingAgentConfig(), actors=actors, batch_size=4)
         agent = Telling(experiment.agent, Counting().spec())
         acting = Acting(agent, Sizes.of(experiment, agent), experiment.inference, seed)
+        assert acting.cursor.recorded.tolist() == [True, True, True, False], "no unrolls of evaluation"
         output = EnvOutput(np.zeros(4, np.float32), *np.zeros((2, 4), bool), np.zeros((4, 4), np.int32))
         return [act(acting, np.arange(4, dtype=np.int32), np.full(4, False), [output])[0].tolist() for _ in range(3)]
 

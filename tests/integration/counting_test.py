@@ -8,7 +8,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.experiment import Actors, Experiment, Inference, Replay
+from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.hosts import ALONE
 from seed_rl.learner.replicas import whole_reader
@@ -17,12 +17,6 @@ from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig, place, relations
-
-
-class ReplayedCountingAgentConfig(CountingAgentConfig):
-    """The counting agent behind a replay."""
-
-    learns_from_replay = True
 
 
 class InferenceDevices:
@@ -43,14 +37,13 @@ class InferenceDevices:
 class Pipeline:
     """Everything between two actor processes and batches."""
 
-    def __init__(self, directory, agent, num_devices=1, num_eval_envs=0, replay=None):
+    def __init__(self, directory, agent, num_devices):
         self.experiment = Experiment(
             env=Counting(shortest_episode=3),
             agent=agent,
-            actors=Actors(num_actors=2, groups_per_actor=2, envs_per_group=3, num_eval_envs=num_eval_envs),
+            actors=Actors(num_actors=2, groups_per_actor=2, envs_per_group=3, num_eval_envs=0),
             inference=Inference(max_batch_size=6, max_wait_ms=1.0),
             batch_size=4,
-            replay=replay,
         )
         self.agent = self.experiment.build_agent()
         self.service, self.acting, self.source, _ = assemble(
@@ -160,36 +153,3 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path):
         assert pipeline.actors.restarts == 1
         assert pipeline.discarded_unrolls() > 0, "those that the killed actor had begun"
         assert len(counts) == num_envs + num_envs // 2
-
-
-def state_before_first_step(unroll):
-    """The counting agent's state, from the environment's own counters."""
-    _, episode, step, steps = unroll.env_output.observation[0]
-    if step:
-        return step  # actions in this episode so far
-    # Actions of the episode that just ended. All episodes have the same length, and truncated ones one more action.
-    return steps // episode + (episode % 2 == 0) if episode else 0
-
-
-def test_replayed_sequences_have_the_state_before_their_burn_in_and_none_is_of_an_evaluation_environment(tmp_path):
-    agent = ReplayedCountingAgentConfig(unroll_length=4, overlap=6)  # burns five steps in
-    replay = Replay(capacity=40, min_size=20, ratio=2.0)
-    with Pipeline(tmp_path, agent, num_eval_envs=4, replay=replay) as pipeline:
-        actors, counts, beginnings = pipeline.experiment.actors, collections.Counter(), set()
-        assert (actors.num_envs, actors.num_training_envs) == (12, 8)
-
-        def look_at(unroll, seed):
-            assert unroll.initial_state == state_before_first_step(unroll)
-            beginnings.add(bool(unroll.env_output.done[0]))
-            counts[seed] += 1
-
-        pipeline.collect(look_at, lambda: len(counts) == 8 and min(counts.values()) >= 8)
-        os.kill(pipeline.pids()[0], signal.SIGKILL)
-        before = set(counts)
-        new = lambda: [count for seed, count in counts.items() if seed not in before]  # noqa: E731
-        pipeline.collect(look_at, lambda: len(new()) >= 2 and min(new()) >= 5)
-        assert beginnings == {True, False}, "at an episode's beginning, and in the midst of one"
-        ended_in = {env for episodes in pipeline.service.take_episodes() for env in episodes.env_ids.tolist()}
-        assert ended_in == set(range(12)), "evaluation environments play, too"
-        assert len(before) == actors.num_training_envs
-        assert len(counts) <= 2 * actors.num_training_envs
