@@ -70,6 +70,18 @@ def test_a_truncated_episode_has_a_step_more_with_its_last_observation(space):
         assert outputs[3].observation["kind"].tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
 
 
+def test_an_episode_that_is_terminated_and_truncated_is_terminated():
+    env = walks(KEY["at"])
+    env.step = lambda actions, step=env.step: _terminated_as_well(*step(actions))
+    steps = Steps(env)
+    steps.reset(seed=1)
+    assert rows(steps.step(np.array([1, 2, 3]))) == [(1, 1, 0, 1, 0), (2, 0, 0, 0, 1), (3, 0, 0, 0, 1)]
+
+
+def _terminated_as_well(observation, reward, terminated, truncated, info):
+    return observation, reward, terminated | truncated, truncated, info
+
+
 class Silent(VectorWrapper):
     """Gives no last observations."""
 

@@ -10,10 +10,14 @@ from seed_rl.transport.streams import Request
 from seed_rl.types import EnvOutput
 
 
-def request(begin, size):
+def request_of(lease):
+    size = len(lease.env_ids)
     output = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.zeros((size, 1), np.uint8))
-    lease = GroupLease(tuple(range(begin, begin + size)), 0)
     return Request(lease, lease.env_id_array, False, output, stream=None)
+
+
+def request(begin, size):
+    return request_of(GroupLease(tuple(range(begin, begin + size)), 0))
 
 
 def opened(batcher, *requests):

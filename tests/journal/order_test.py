@@ -19,8 +19,7 @@ from seed_rl.runs import replay
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused
-from seed_rl.transport.streams import Request
-from seed_rl.types import EnvOutput
+from tests.inference.batcher_test import request_of
 
 QUEUE = UnrollQueue(1)
 START = {
@@ -28,12 +27,6 @@ START = {
     "versions": versions(),
     "machine": {"processor": processor(), "threads": 2},
 }
-
-
-def request(lease):
-    size = len(lease.env_ids)
-    output = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.zeros((size, 1), np.uint8))
-    return Request(lease, lease.env_id_array, False, output, stream=None)
 
 
 def weights(value):
@@ -95,7 +88,7 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     one, two = membership.join([2, 2]).groups
     with pytest.raises(Refused, match="no further actor took part"):
         membership.join([2, 2])
-    a, b = request(one), request(two)
+    a, b = request_of(one), request_of(two)
     for each in (b, a):
         batcher.group_opened(each.lease)
         batcher.put(each)
@@ -118,13 +111,23 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
 
 
 def test_actors_get_the_groups_that_acted_in_the_order_in_which_they_are_needed():
-    joins = [(GroupLease((n,), seed=n),) for n in range(3)]  # the first was killed before it acted
-    order = Replayed(segments.Segment({}, joins=joins, needed_after={1: 5, 2: 0}))
-    assert [order.needs(actor) for actor in range(3)] == [False, False, True]
-    membership = order.membership(3, 0, 60.0, 1)
-    assert [membership.join([1]).groups for _ in range(2)] == [joins[2], joins[1]]
+    joins = [(GroupLease((n,), seed=n),) for n in range(4)]  # the first was killed before it acted
+    order = Replayed(segments.Segment({}, joins=joins, needed_after={1: 5, 2: 0, 3: 1}))
+    assert [order.needs(actor) for actor in range(4)] == [False, False, True, True], "now or soon"
+    membership = order.membership(4, 0, 60.0, 1)
+    assert [membership.join([1]).groups for _ in range(3)] == [joins[2], joins[3], joins[1]]
     with pytest.raises(Refused):
         membership.join([1])
+
+
+def test_a_run_ends_with_its_part_and_a_replay_with_its_segment_or_before(journal, tmp_path):
+    order = Recorded(file.Writer(str(tmp_path / "other.gz")), START, every=1, part_frames=100)
+    order.began(7, 150, weights(7))
+    assert [order.ended(8, frames) for frames in (199, 200)] == [False, True]
+    first, _ = segments.load(journal)
+    for until, is_before in ((None, False), (9, False), (1, True)):
+        replayed = Replayed(first, until)
+        assert [replayed.ended(*at) for at in ((0, 100), (1, 99), (1, 100))] == [False, is_before, True]
 
 
 def test_a_replay_that_begins_elsewhere_differs(journal):
@@ -137,7 +140,7 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
     batcher = order.batcher(0, 4, 0.0, num_envs=6)
     groups = [group for join in segments.load(journal)[0].joins for group in join]
     groups.append(dataclasses.replace(groups[0], env_ids=(4, 5)))
-    requests = [request(group) for group in groups]
+    requests = [request_of(group) for group in groups]
     for each in reversed(requests):
         batcher.group_opened(each.lease)
         batcher.put(each)

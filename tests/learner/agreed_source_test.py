@@ -59,6 +59,8 @@ def test_each_unroll_is_counted_once_however_often_it_is_replayed():
     # Unrolls that only fill the replay count, too; progress is that before the last batch.
     assert found == [(None, 36, 84), ("a", 48, 108), ("b", 48, 144), (None, 48, 144), ("c", 52, 144)]
     assert not batches.left
+    assert batches.next(leave=True) is None, "and takes no more"
+    assert batches.left
 
 
 def test_a_batch_waits_for_another_host_and_is_counted_when_used():

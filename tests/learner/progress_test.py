@@ -47,6 +47,19 @@ def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_
     assert 3 <= progress.totals()["environment_restarts"] < 2**32, "an actor may send any number"
 
 
+def test_episodes_of_opponents_do_not_count_but_the_restarts_of_their_environments_do():
+    progress = Progress(2, SimpleNamespace(gauges=lambda: {"league/members": 2}))
+    numbers = [*((row, "is_success", float(row)) for row in range(4)), (1, RESTARTS, 2.0)]
+    episodes = [(row, float(row), 5) for row in range(4)] * 10
+    opponents = SimpleNamespace(rows=np.array([False, True, False, True]))
+    progress.attach(Played(*episodes, numbers=numbers), [], opponents)
+    gauges = progress.gauges()
+    assert (gauges["episode_return"], gauges["eval/episode_return"], gauges["league/members"]) == (0, 2, 2)
+    assert (gauges["episode/is_success"], gauges["eval/episode/is_success"]) == (0, 2)
+    assert progress.totals()["environment_restarts"] == 2
+    assert progress.new_evaluation() is None, "opponents change"
+
+
 def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
     first, second = Progress(3), Progress(3)
     played = Played((0, 1.0, 10), (4, 7.0, 4), devices=2)

@@ -89,10 +89,16 @@ def test_an_actor_that_ends_with_the_run_or_could_never_run_is_not_started_again
         assert (actors.restarts, actors.failed and str(actors.failed), caplog.records) == (0, failure, [])
 
 
-@pytest.mark.parametrize("end", ["kill -KILL $$", f"exit {128 + signal.SIGTERM}"])
-def test_an_actor_that_is_killed_again_and_again_is_started_each_time(end, program, tmp_path, monkeypatch, caplog):
-    """One failure would end the run here; an end from outside is none."""
-    monkeypatch.setattr(fleet, "MAX_FAILURES", 1)
+@pytest.mark.parametrize(
+    ("end", "failures", "stable"),
+    [("kill -KILL $$", 1, 30.0), (f"exit {128 + signal.SIGTERM}", 1, 30.0), ("exit 1", 2, 0.0)],
+)
+def test_an_actor_that_is_killed_or_fails_after_long_is_started_each_time(
+    end, failures, stable, program, tmp_path, monkeypatch, caplog
+):
+    """So many failures in a row would end the run here; an end from outside is none."""
+    monkeypatch.setattr(fleet, "MAX_FAILURES", failures)
+    monkeypatch.setattr(fleet, "STABLE_SECONDS", stable)
     program(end)
     over = threading.Event()
     actors = LocalActors(1, str(tmp_path), on_failure=over.set)

@@ -85,6 +85,8 @@ def test_results_are_reported_and_survive_a_restart_with_the_members_of_the_chec
     assert again.members == [0, 10], "the third is of a future that didn't come"
     assert not (tmp_path / "member-000000000020.npz").exists()
     assert again.get_state() == state
+    run(again, Acting(), [10])
+    assert again.get_state() == state, "a member that is there already keeps its results"
     (tmp_path / "member-000000000010.npz").unlink()
     again.set_state(state)
     assert again.members == [0]
