@@ -47,10 +47,7 @@ def metadata(wheel):
 
 
 def test_the_wheel_has_the_package_and_nothing_else(wheel):
-    assert {name.partition("/")[0] for name in wheel.namelist()} == {
-        "seed_rl",
-        f"seed_rl-{RELEASE}.dist-info",
-    }
+    assert {name.partition("/")[0] for name in wheel.namelist()} == {"seed_rl", f"seed_rl-{RELEASE}.dist-info"}
     links = re.compile(rf"seed_rl/({'|'.join(MOVED)})/")  # Python before 3.13 may follow them
     sources = {
         f"seed_rl/{path.relative_to(ROOT)}" if folder in MOVED else str(path.relative_to(ROOT))

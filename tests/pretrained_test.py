@@ -36,13 +36,6 @@ def test_the_policies_together_are_small():
     assert sum(path.stat().st_size for path in pretrained.ROOT.glob("*/*")) < 30_000_000
 
 
-def test_the_script_explains_its_commands(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["pretrained.py", "--help"])
-    with pytest.raises(SystemExit, match="^0$"):
-        script.main()
-    assert "Compare hashes" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [({}, 0, "catch: ok"), ({"low": -0.5, "high": 0.5}, 1, "catch: differs"), ({"sha256": "0"}, 1, "is not what was")],

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import BenchmarkError, end_to_end, time_to_score
+from benchmarks import time_to_score
 from benchmarks.__main__ import ALL, APART, BENCHMARKS, main, parse
-from benchmarks.experiments import Recipe
 from seed_rl.experiment import config_files
 from seed_rl.studies.sweep import Sweep
 
@@ -99,12 +98,6 @@ def check_report(name, out, directory):
     assert table in out, "the table can be made from the file again"
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_help_shows_how_it_measures(name, capsys):
-    assert run(name, "--help") == 0
-    assert sys.modules[f"benchmarks.{name}"].__doc__.strip() in capsys.readouterr().out
-
-
 def test_the_overview_has_a_line_for_each_and_needs_no_tensorflow():
     command = [sys.executable, "-X", "importtime", "-m", "benchmarks"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -142,17 +135,3 @@ def test_a_mistake_gets_a_sentence(words, code, sentence, capsys, tmp_path, monk
     err = capsys.readouterr().err
     assert sentence in err
     assert err.count("\n") == 1
-
-
-def test_an_environment_that_is_not_installed_is_named_in_a_sentence(capsys, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "seed_rl.envs.football.engine", None)
-    assert run("env", "--quick", "--suites=football,catch", f"--output={tmp_path}") == 0
-    out = capsys.readouterr().out
-    assert "football: the gfootball package can't be used here" in out
-    assert "catch" in out
-
-
-def test_a_run_that_dies_is_reported_with_its_last_words():
-    arguments = parse("end_to_end", ["--quick"])
-    with pytest.raises(BenchmarkError, match="seed_rl train failed: no gin file 'catch/vtracy'"):
-        end_to_end.run_rate(Recipe("catch/vtracy"), arguments)

@@ -43,12 +43,7 @@ def uniform(capacity, num_slots, alpha=0.0, beta=0.0, seed=0):
 
 @pytest.mark.parametrize(
     ("make", "capacity", "alpha", "beta"),
-    [
-        (prioritized, 1, 1.0, 1.0),
-        (prioritized, 7, 0.9, 0.6),
-        (prioritized, 16, 0.0, 0.0),
-        (uniform, 7, 0.0, 0.0),
-    ],
+    [(prioritized, 1, 1.0, 1.0), (prioritized, 7, 0.9, 0.6), (prioritized, 16, 0.0, 0.0), (uniform, 7, 0.0, 0.0)],
 )
 def test_samplers_equal_a_naive_twin(make, capacity, alpha, beta):
     rng = np.random.default_rng(capacity)

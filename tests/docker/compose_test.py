@@ -58,10 +58,7 @@ def test_services_have_known_flags_no_rights_and_only_the_secrets_that_they_need
 
 @pytest.mark.parametrize(
     ("gin_file", "images"),
-    [
-        ("football/academy", ["cpu", "football"]),
-        ("gym/lunar_lander", ["gpu-mujoco", "actor-mujoco"]),
-    ],
+    [("football/academy", ["cpu", "football"]), ("gym/lunar_lander", ["gpu-mujoco", "actor-mujoco"])],
 )
 def test_run_local_starts_the_experiment_in_its_images(script, secrets, has_no_secret, gin_file, images):
     flags = (f"--secrets={secrets}", "--runs=runs", "--gin_param=Experiment.seed = 7")

@@ -4,7 +4,6 @@ import pathlib
 
 import pytest
 
-from seed_rl.cli.main import main
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.pettingzoo import PettingZoo
@@ -56,8 +55,3 @@ def test_a_player_that_does_not_exist_is_a_sentence(name):
 def test_an_environment_without_opponents_is_refused():
     with pytest.raises(CannotBuild, match="'catch' has no opponents"):
         matches.match(Catch(), ("random", "random"), 1)
-
-
-def test_a_tournament_without_players_is_a_sentence(capsys):
-    assert main(["tournament"]) == 2
-    assert "expected players (LOGDIR, LOGDIR@CHECKPOINT, " in capsys.readouterr().err

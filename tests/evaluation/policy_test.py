@@ -1,6 +1,5 @@
 import os
 import pathlib
-import shutil
 
 import numpy as np
 import pytest
@@ -67,21 +66,15 @@ def test_a_step_of_another_shape_or_dtype_is_refused(saved_run):
             policy.act(wrong)
 
 
-@pytest.mark.parametrize("prefix", ["", "file://"], ids=["here", "in a store"])
-def test_anything_missing_is_named(saved_run, prefix):
+def test_anything_missing_in_a_store_is_named(saved_run):
     here, _ = saved_run("catch/vtrace")
-    logdir = f"{prefix}{here}"
+    logdir = f"file://{here}"
     with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: {logdir}/no/config.json is missing"):
         load_policy(f"{logdir}/no")
-    with pytest.raises(NoPolicy, match=f"^{logdir}/none.npz can't be read: .*No such file"):
-        load_policy(logdir, f"{logdir}/none.npz")
     damaged = only_file(here).replace("0007", "0008")
     pathlib.Path(damaged).write_bytes(pathlib.Path(only_file(here)).read_bytes()[:-1000])
-    with pytest.raises(NoPolicy, match=f"^{prefix}{damaged} is damaged"):
-        load_policy(logdir, f"{prefix}{damaged}")
-    shutil.rmtree(f"{here}/checkpoints")
-    with pytest.raises(NoPolicy, match=f"^{logdir} has no checkpoint yet: the first is written after .* of training"):
-        load_policy(logdir)
+    with pytest.raises(NoPolicy, match=f"^file://{damaged} is damaged"):
+        load_policy(logdir, f"file://{damaged}")
     pathlib.Path(here, "config.json").write_text('{"novelty": 1}')
     with pytest.raises(NoPolicy, match=f"^{logdir}/config.json can't be used: "):
         load_policy(logdir)

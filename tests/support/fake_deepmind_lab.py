@@ -27,7 +27,6 @@ LEVELS = {
     "contributed/dmlab30/explore_goal_locations_small": 5_400,
     "contributed/dmlab30/language_select_described_object": 3_600,
     "no_map": 60,
-    "lua_error": 60,
     "own_actions": 60,
 }
 """Frames of an episode."""
@@ -65,17 +64,12 @@ class WouldCrash(BaseException):
 
 def install(directory: str | os.PathLike[str]) -> str:
     """Writes a module `deepmind_lab` into a directory that is this fake, and its files; returns the directory."""
-    names = "Lab, runfiles_path, set_runfiles_path, version"
+    names = "Lab, runfiles_path, set_runfiles_path"
     program = f"from {__name__} import {names}\nset_runfiles_path({str(directory)!r})\n"
     pathlib.Path(directory, "deepmind_lab.py").write_text(program, encoding="utf-8")
     for name in LIBRARIES.values():
         pathlib.Path(directory, name).touch()
     return str(directory)
-
-
-def version() -> str:
-    """The module's version."""
-    return "1.0"
 
 
 def runfiles_path() -> str:
@@ -130,7 +124,7 @@ class Lab:
         self._level, self._cache, self._observed = level, level_cache, observations
         self._pid = os.getpid()
         self._closed = self._running = self._terminated = False
-        self._episodes = self._seed = self._frame = self._turned = self._num_steps = 0
+        self._episodes = self._seed = self._frame = self._turned = 0
         self._actions = ACTIONS if level == "own_actions" else ACTIONS[:7]
         for name in observations:
             if name not in self._everything():
@@ -145,19 +139,6 @@ class Lab:
         """The controls."""
         self._check_open(crashes=True)
         return [{"min": low, "max": high, "name": name} for name, low, high in self._actions]
-
-    def observation_spec(self) -> list[dict[str, Any]]:
-        """Name, shape and dtype of every observation, requested or not."""
-        self._check_open(crashes=True)
-        return [
-            {"name": name, "shape": (), "dtype": str}
-            if isinstance(value, str)
-            else {"name": name, "shape": value.shape, "dtype": value.dtype.type}
-            for name, value in self._everything().items()
-        ]
-
-    def __reduce__(self) -> Any:
-        raise TypeError("cannot pickle 'deepmind_lab.Lab' object")
 
     def reset(self, episode: int = -1, seed: int | None = None) -> bool:
         """Starts an episode."""
@@ -175,20 +156,9 @@ class Lab:
         self._running = False
         if self._level == COMPILING:
             self._load_map(f"{self._seed} {self._mixer}")
-        self._frame = self._turned = self._num_steps = 0
+        self._frame = self._turned = 0
         self._running, self._terminated = True, False
         return True
-
-    def num_steps(self) -> int:
-        """Frames that were asked for since the last reset, those after the end included."""
-        return self._num_steps
-
-    def events(self) -> list[tuple[str, list[Any]]]:
-        """What the level has reported since the last call."""
-        self._check_open()
-        if not self._running and not self._terminated:
-            raise RuntimeError("Environment in wrong status for call to events()")
-        return []
 
     def is_running(self) -> bool:
         """Whether an episode is under way."""
@@ -210,12 +180,9 @@ class Lab:
             raise ValueError(f"action must have shape ({len(self._actions)})")
         if action.dtype != np.intc:
             raise ValueError("action must have dtype np.intc")
-        if self._level == "lua_error":
-            raise WouldCrash("an error in the level's script aborts the process")
         if not action.flags.c_contiguous or not action.flags.owndata:
             raise WouldCrash(f"{action!r} would be misread: pass a new array")
         self.actions.append((action, num_steps))
-        self._num_steps += num_steps
         frames = min(max(0, num_steps), LEVELS[self._level] - self._frame)
         self._frame += frames
         self._turned += frames * int(action[0])
@@ -238,13 +205,7 @@ class Lab:
         shape = (self._height, self._width, 3)
         frame = np.random.default_rng(entropy).integers(256, size=shape, dtype="u1")
         instruction = ("blue", "Is it blue?")[self._seed % 2] if "language" in self._level else ""
-        return {
-            "RGB_INTERLEAVED": frame,
-            "RGB": np.ascontiguousarray(frame.transpose(2, 0, 1)),
-            "INSTR": instruction,
-            "DEBUG.POS.TRANS": np.array([self._frame, 0.0, 0.0]),
-            "DEBUG.POS.ROT": np.array([0.0, self._turned % 360, 0.0]),
-        }
+        return {"RGB_INTERLEAVED": frame, "INSTR": instruction}
 
     def close(self) -> bool:
         """Ends the simulator; False if it had ended before."""

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 BOX = spaces.Box(-1, 1, (3,), np.float32)
 FINE = np.zeros(3, np.float32)
-SPACES = {"choice": spaces.Discrete(5), "pair": spaces.MultiDiscrete([3, 3]), "bits": spaces.MultiBinary(2)}
+SPACES = {"pair": spaces.MultiDiscrete([3, 3]), "bits": spaces.MultiBinary(2)}
 SPACES |= {"parts": spaces.Dict({"a": BOX, "b": BOX}), "two": spaces.Tuple([BOX, BOX])}
 SPACES |= {"names": spaces.Dict({"é": BOX, "": BOX, "x" * 300: BOX, "plain": BOX})}
 FRAME = np.full((20, 30, 3), 255, np.uint8)
@@ -21,7 +21,6 @@ def raise_error():
 
 
 VALUES = {
-    "five": lambda: 5,
     "seven": lambda: np.array([7, -2]),
     "threes": lambda: np.array([3, 0]),
     "long": lambda: np.zeros(4, np.float32),
