@@ -74,6 +74,13 @@ def test_players_keep_their_seats_for_an_episode_and_wait_when_they_have_left(ma
     assert seatings == set(itertools.permutations(range(3))), "every player takes every seat"
 
 
+def test_the_seed_of_its_first_row_determines_a_game_whatever_is_played_beside_it(make):
+    both, second = make(LEAVING, 6), make(LEAVING, 3)
+    for seed in range(5):
+        roles = [env.reset(seed=own)[0]["role"] for env, own in ((both, seed), (second, seed + 3))]
+        np.testing.assert_array_equal(roles[0][3:], roles[1])
+
+
 def test_a_player_that_leaves_before_the_end_is_terminated_for_whatever_reason(make):
     config = PettingZoo(LEAVING.env, 3, '{"truncated": ["runner_0", "runner_1"]}')
     env = make(config, 3)

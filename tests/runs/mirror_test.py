@@ -95,8 +95,11 @@ def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
     store.fails = False
     store.remove("checkpoints/checkpoint-1.npz")  # by somebody else
+    write(tmp_path / "here", "learner.log", b"much")
     mirror.push()
-    assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}
+    os.remove(tmp_path / "here/learner.log")
+    mirror.push()
+    assert content(url) == {"checkpoints/checkpoint-2.npz": b"second", "learner.log": b"much"}, "only checkpoints go"
 
 
 def test_a_bucket_writes_nowhere_but_into_the_directory(url, monkeypatch):
