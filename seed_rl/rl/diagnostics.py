@@ -49,7 +49,7 @@ def clipped_share(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
 
 
 def clipped_mass(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
-    """mean(w_t (1 - min(clip, rho_t))): the probability mass of the target policy that clipping removes, float32 scalar.
+    """mean(w_t (1 - min(clip, rho_t))): the probability mass of the target policy that clipping removes, a scalar.
 
     Importance weights have a mean of 1 under the behaviour policy; clipping lowers it by the mass of pi that exceeds
     clip * mu. With a bound of 1 that is the total variation distance between pi and mu: 0 if they are equal, 1 if they
