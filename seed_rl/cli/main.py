@@ -30,6 +30,7 @@ from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import CannotLoad
 from seed_rl.system.object_store import CannotReach
+from seed_rl.system.signals import never_ignored
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import SecurityError
 from seed_rl.weights.checkpoints import CheckpointError
@@ -74,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # runs all clean-up
     try:
-        code = _main(list(sys.argv[1:] if argv is None else argv))
+        with never_ignored():
+            code = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
     except BrokenPipeError:

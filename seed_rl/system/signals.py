@@ -19,6 +19,7 @@ from seed_rl.system.files import remove_socket_directories
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
+_AGAIN_SECONDS = 0.1  # time for a finalizer to end before its signal is sent again
 _INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice, so only later signals count as a second one
 
 
@@ -78,7 +79,11 @@ def signals() -> Iterator[StopFlag]:
     If the flag `raises`, a signal ends the context without an error, or the process if native code delays that.
     """
     stopped = StopFlag()
-    with _watched(stopped):
+
+    def rearm() -> None:
+        stopped.raises |= stopped.raised
+
+    with _watched(stopped), never_ignored(rearm):
         hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
         caught = [number for number in _SIGNALS if number is not signal.SIGHUP or hangs_up]
         before = {number: signal.signal(number, stopped.handle) for number in caught}
@@ -90,6 +95,33 @@ def signals() -> Iterator[StopFlag]:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def never_ignored(rearm: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Send a signal again if what its handler raised was ignored, after calling `rearm`.
+
+    Python ignores what is raised in finalizers and callbacks of the garbage collector, where handlers may run as well.
+    """
+    before = sys.unraisablehook
+
+    def hook(ignored: Any) -> None:
+        is_exit = getattr(ignored.exc_value, "code", None) == 128 + signal.SIGTERM  # see `cli.main`
+        is_ours = is_exit or issubclass(ignored.exc_type, KeyboardInterrupt)
+        if not is_ours or threading.current_thread() is not threading.main_thread():
+            before(ignored)
+            return
+        rearm()
+        number = signal.SIGTERM if is_exit else signal.SIGINT
+        later = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (threading.get_ident(), number))
+        later.daemon = True
+        later.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def stop_at_end_of_input(stopped: StopFlag) -> None:

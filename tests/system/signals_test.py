@@ -46,6 +46,31 @@ with signals() as stopped:
         raise ValueError("made of KeyboardInterrupt")
 raise SystemExit(stopped.exit_code)
 """
+IGNORED = """
+import sys, time
+from seed_rl import __main__
+from seed_rl.cli import main
+from seed_rl.system.signals import signals
+
+class Finalized:
+    def __del__(self):  # Python only prints what is raised here
+        print("waiting", flush=True)
+        time.sleep(60)
+
+def run(words):
+    Finalized()
+    print("after the finalizer", flush=True)
+    time.sleep(60)
+
+def run_with_nothing_to_lose(words):
+    with signals() as stopped:
+        stopped.raises = True
+        run(words)
+    return stopped.exit_code
+
+main._main = run_with_nothing_to_lose if "nothing to lose" in sys.argv else run
+sys.exit(__main__.main())
+"""
 STARTS_A_PROGRAM = """
 import os
 import subprocess
@@ -124,6 +149,14 @@ def test_before_there_is_anything_to_save_the_first_one_does(start):
     process = start(WAITS_IN_NATIVE_CODE, "nothing to lose")
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["nothing to lose", "in any command"])
+def test_a_signal_that_arrives_in_a_finalizer_is_not_lost(start, number, when):
+    process = start(IGNORED, when)
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
 
 
 @pytest.mark.parametrize("how", ["waits", "ends"])
