@@ -115,15 +115,15 @@ class Agent(abc.ABC):
           seed: int32 [2], different for every optimizer step and replica; the only source of randomness.
         """
 
-    def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
-        """The priorities with which unrolls enter a replay, float32 [B]; by default ones.
+    def initial_priorities(self, unroll: Unroll) -> tf.Tensor | None:
+        """The priorities with which unrolls enter a replay, float32 [B]; by default None: the largest one in it.
 
         They are computed from the stored behaviour, without running the network again.
 
         Args:
           unroll: time-major [L, B, ...], with `initial_state` and `env_output.observation` replaced by ().
         """
-        return tf.ones_like(unroll.env_output.reward[0])
+        return None
 
     def moments(self, unroll: Unroll) -> Any:
         """The contribution of a batch [L, B, ...] to running statistics, such as those in `networks.normalisation`.

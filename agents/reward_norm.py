@@ -61,7 +61,7 @@ class NormalisedRewards(Agent):
         output = self._agent.loss(self._own(unroll), importance_weights, seed)
         return output._replace(metrics={**output.metrics, "rewards/unit": self._returns.deviation})
 
-    def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
+    def initial_priorities(self, unroll: Unroll) -> tf.Tensor | None:
         return self._agent.initial_priorities(unroll._replace(env_output=self._measured(unroll.env_output)))
 
     def moments(self, unroll: Unroll) -> tuple[tf.Tensor, Any]:

@@ -71,6 +71,11 @@ class Sampler(abc.ABC):
         """Slots of the sequences inside, oldest first: int32 [len(self)]."""
         return self._order[self._ring(np.arange(self._size))]
 
+    @property
+    def largest_priority(self) -> float:
+        """The largest priority inside; 1 in an empty replay."""
+        return float(self._priorities.max()) if self._size else 1.0
+
     def insert(self, slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
         """Adds finished sequences, oldest first.
 

@@ -16,8 +16,9 @@ from seed_rl.envs import base
 from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
+from seed_rl.experiment import pretrained
 from seed_rl.specs import EnvDescription
-from seed_rl.system.files import complete_or_absent
+from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.system.signals import Stop
 from seed_rl.types import EnvOutput
 
@@ -33,16 +34,20 @@ class Played(NamedTuple):
     lengths: np.ndarray
     """Lengths in agent steps, without action repeats, int64 [n]."""
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, players: int = 1) -> dict[str, Any]:
         """Compute `episodes`, `mean_length`, and statistics of the returns: `mean`, `standard_error` of the mean (nan
-        for one episode), `median`, `min` and `max`."""
+        for one game), `median`, `min` and `max`.
+
+        Args:
+          players: players of a game, whose episodes end together and are not independent.
+        """
         count = len(self.returns)
         returns, lengths = (self.returns, self.lengths) if count else (np.full(1, math.nan),) * 2
-        deviation = float(np.std(returns, ddof=1)) if count > 1 else math.nan
+        games = returns.reshape(-1, players if count else 1).mean(axis=1)
         return {
             "episodes": count,
             "mean": float(returns.mean()),
-            "standard_error": deviation / math.sqrt(max(count, 1)),
+            "standard_error": float(np.std(games, ddof=1)) / math.sqrt(len(games)) if len(games) > 1 else math.nan,
             "median": float(np.median(returns)),
             "min": float(returns.min()),
             "max": float(returns.max()),
@@ -66,7 +71,7 @@ class Evaluation:
     """Episodes played, fewer than `wanted_episodes` if stopped early."""
     mean: float
     standard_error: float
-    """Standard error of the mean; nan for one episode."""
+    """Standard error of the mean over games; nan for one game."""
     median: float
     min: float
     max: float
@@ -133,8 +138,8 @@ def play(
 
 
 def evaluate_run(
-    logdir: str,
-    checkpoint: str | None = None,
+    logdir: StrPath,
+    checkpoint: StrPath | None = None,
     *,
     episodes: int = 100,
     num_envs: int = 16,
@@ -148,7 +153,7 @@ def evaluate_run(
 
     Args:
       logdir, checkpoint, greedy: as in `load_policy`.
-      episodes: number of episodes; in a game, each player has its own.
+      episodes: number of episodes; in a game, each player has its own, and the number is rounded up to whole games.
       num_envs: number of parallel environments, with several players of rows, rounded up to whole games.
       seed: seed of environments and sampled actions, 0 to 2^31 - 1.
       stop, max_steps: as in `play`; stopping early biases the results towards short episodes.
@@ -164,13 +169,15 @@ def evaluate_run(
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+    logdir = pretrained.located(logdir)
     experiment = experiment_of(logdir)
     env_config = env_of(experiment, gin_params)
     policy = load_policy(logdir, checkpoint, greedy, seed)
-    games = -(-min(num_envs, episodes) // env_config.players)
-    with contextlib.closing(make_elsewhere(env_config, games * env_config.players)) as env:
+    players = env_config.players
+    episodes = -(-episodes // players) * players
+    with contextlib.closing(make_elsewhere(env_config, -(-min(num_envs, episodes) // players) * players)) as env:
         played = play(policy, env, episodes, seed, stop=stop, max_steps=max_steps)
-    summary = played.summary()
+    summary = played.summary(players)
     return Evaluation(
         logdir=logdir,
         environment=env_config.describe(),

@@ -18,7 +18,8 @@ from seed_rl.envs.base import Watchable
 from seed_rl.envs.elsewhere import watch_elsewhere
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
-from seed_rl.system.files import complete_or_absent
+from seed_rl.experiment import pretrained
+from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.types import EnvOutput
 
 _HOLD_SECONDS = 1.0
@@ -126,9 +127,9 @@ def film(
 
 
 def film_run(
-    logdir: str,
-    *paths: str,
-    checkpoint: str | None = None,
+    logdir: StrPath,
+    *paths: StrPath,
+    checkpoint: StrPath | None = None,
     episodes: int = 1,
     greedy: bool = False,
     seed: int = 1,
@@ -149,10 +150,11 @@ def film_run(
       ValueError: a path ends in neither .mp4 nor .gif.
       OSError: a file can't be written.
     """
+    logdir = pretrained.located(logdir)
     env_config = env_of(experiment_of(logdir), gin_params)
     policy = load_policy(logdir, checkpoint, greedy, seed)
     with closing(watch_elsewhere(env_config)) as env:
-        return film(policy, env, episodes, seed, paths, fps, limits, max_steps)
+        return film(policy, env, episodes, seed, [os.fspath(path) for path in paths], fps, limits, max_steps)
 
 
 def enlarged(picture: np.ndarray) -> np.ndarray:

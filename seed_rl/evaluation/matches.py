@@ -14,7 +14,6 @@ from seed_rl.envs.base import CannotBuild, EnvConfig, legal_actions, random_acti
 from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
-from seed_rl.experiment.pretrained import located
 from seed_rl.foreign import described
 from seed_rl.specs import EnvSpec
 from seed_rl.system.object_store import is_url
@@ -75,7 +74,7 @@ def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool 
         except Exception as error:
             raise NoPolicy(f"the player {name} can't be made: {described(error)}") from error
     logdir, _, checkpoint = name.partition("@")
-    policy = load_policy(located(logdir), checkpoint or None, greedy, seed)
+    policy = load_policy(logdir, checkpoint or None, greedy, seed)
     if policy.env_spec != spec:
         raise NoPolicy(f"{name} plays with {policy.env_spec}; here are {spec}")
     policy.reset(rows)

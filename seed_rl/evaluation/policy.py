@@ -1,6 +1,7 @@
 """The policy of a run: its agent with the weights of a checkpoint, acting on NumPy arrays."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
+from seed_rl.experiment import ConfigError, Experiment, config_files, pretrained, saved_config
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
+from seed_rl.system.files import StrPath
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
 from seed_rl.weights import checkpoints
@@ -147,13 +149,13 @@ def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
 
 
 def load_policy(
-    logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0, *, float32: bool = False
+    logdir: StrPath, checkpoint: StrPath | None = None, greedy: bool = False, seed: int = 0, *, float32: bool = False
 ) -> Policy:
     """Load the policy of a run, which may be finished, killed or still running.
 
     Args:
-      logdir: log directory of the run, or folder of a published policy. From an object store (`gs://`, `s3://`), only
-        the necessary files are fetched.
+      logdir: log directory of the run, folder of a published policy, or name of a pretrained one. From an object store
+        (`gs://`, `s3://`), only the necessary files are fetched.
       checkpoint: `best`, or the name, path or URL of a checkpoint; None: the newest readable one.
       greedy: whether to act without exploration; otherwise the policy acts as in the run's evaluation environments.
       seed: seed of sampled actions, 0 to 2^31 - 1.
@@ -164,6 +166,7 @@ def load_policy(
       CannotBuild: the environments must be installed to determine their spec, and are not.
       CannotReach: the object store can't be read.
     """
+    logdir, checkpoint = pretrained.located(logdir), None if checkpoint is None else os.fspath(checkpoint)
     experiment = experiment_of(logdir)
     if float32 and isinstance(experiment.agent, TrunkConfig):
         dtype: Any = {"dtype": "float32"}

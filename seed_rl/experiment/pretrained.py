@@ -7,6 +7,7 @@ from typing import Any
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import read_json_object
 from seed_rl.settings import did_you_mean
+from seed_rl.system.files import StrPath
 
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pretrained"
 """Parent of the folders, which only a clone has."""
@@ -30,8 +31,9 @@ def folder(name: str) -> str:
     return str(ROOT / name)
 
 
-def located(place: str) -> str:
+def located(place: StrPath) -> str:
     """Return the folder of a pretrained policy for its name, and any other place unchanged."""
+    place = os.fspath(place)
     return str(ROOT / place) if not os.path.exists(place) and (ROOT / place / "policy.json").is_file() else place
 
 

@@ -96,6 +96,8 @@ class ReplaySource(Source):
         self._sampler = sampler
         self._agent = agent
         self._config = config
+        self._has_priorities = True
+        """Whether the agent has initial priorities of its own, as far as is known."""
         self._drawn = 0
         """Number of batches drawn so far."""
         self._last_slots = np.zeros(0, np.int32)
@@ -121,14 +123,17 @@ class ReplaySource(Source):
         self.taken += len(slots)
 
     def _initial_priorities(self, slots: np.ndarray) -> np.ndarray:
-        if type(self._agent).initial_priorities is Agent.initial_priorities:
-            return np.ones(len(slots), np.float32)  # without a read
-        padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
-        padded[: len(slots)] = slots
-        return _usable(self._compiled_priorities(tf.constant(padded)).numpy()[: len(slots)])
+        if self._has_priorities:  # otherwise without a read
+            padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
+            padded[: len(slots)] = slots
+            priorities = self._compiled_priorities(tf.constant(padded))
+            if priorities is not None:
+                return _usable(priorities.numpy()[: len(slots)])
+            self._has_priorities = False
+        return np.full(len(slots), self._sampler.largest_priority)
 
     @tf.function(autograph=False)
-    def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor:
+    def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor | None:
         unroll = self._unrolls.store.read(slots)  # compiled, a copy of what is used only
         env_output = unroll.env_output._replace(observation=())
         return self._agent.initial_priorities(unroll._replace(initial_state=(), env_output=env_output))

@@ -13,7 +13,7 @@ import numpy as np
 
 from seed_rl.foreign import json_object, number
 from seed_rl.reporting.sink import Sink
-from seed_rl.system.files import complete_or_absent
+from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.system.object_store import local_file
 
 _log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class MetricsFile(RecordFile, Sink):
         self.append(f"{json.dumps(row)}\n".encode())
 
 
-def read(logdir: str) -> list[dict[str, float]]:
+def read(logdir: StrPath) -> list[dict[str, float]]:
     """Read the rows of a run, skipping damaged lines and an incomplete last line, left by a killed run.
 
     Args:

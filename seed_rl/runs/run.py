@@ -17,6 +17,7 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import common_settings
+from seed_rl.foreign import shortened
 from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.runs.fleet import Fleet
@@ -88,8 +89,13 @@ class Run:
     def __post_init__(self) -> None:
         """
         Raises:
+          TypeError: `experiment` is none.
           ValueError: `actors` has another value.
         """
+        if not isinstance(self.experiment, Experiment):
+            wanted = "an Experiment, such as load_experiment(['catch/vtrace'])"
+            raise TypeError(f"experiment must be {wanted}, got {shortened(self.experiment)}")
+        self.logdir = os.fspath(self.logdir)  # callers may pass a pathlib.Path
         if not callable(self.actors) and self.actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {self.actors!r}")
         if self.hosts.index:
@@ -184,7 +190,7 @@ class Run:
                 )
             learner = self._new_learner(link, order)
             if learner.finished:
-                _log.info(
+                _log.warning(
                     "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames",
                     self.logdir,
                     learner.counters.env_frames,

@@ -12,9 +12,11 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, TypeAlias
 
 from seed_rl.foreign import printable
+
+StrPath: TypeAlias = str | os.PathLike[str]
 
 PARTIAL = ".partial"
 """Suffix of files that are still being written."""

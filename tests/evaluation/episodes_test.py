@@ -53,6 +53,8 @@ def test_a_summary_has_the_usual_statistics():
         "max": 10.0,
         "mean_length": 6.0,
     }
+    two_games = Played(np.array([1.0, 3.0, 2.0, 10.0]), np.array([5, 5, 8, 8])).summary(players=2)
+    assert two_games["standard_error"] == pytest.approx(math.sqrt(2 * 2**2) / math.sqrt(2)), "of the means 2 and 6"
     assert math.isnan(Played(np.array([1.0]), np.array([5])).summary()["standard_error"])
-    nothing = Played(np.array([]), np.array([])).summary()
+    nothing = Played(np.array([]), np.array([])).summary(players=2)
     assert (nothing["episodes"], math.isnan(nothing["mean"])) == (0, True)

@@ -34,7 +34,7 @@ def only_file(logdir):
 @pytest.mark.parametrize("config", [VTRACE, R2D2], ids=["vtrace", "r2d2"])
 def test_a_policy_acts_in_evaluation_environments_as_the_agent_that_wrote_its_checkpoint(saved_run, config):
     logdir, agent = saved_run(*config)
-    policy = load_policy(logdir, seed=5)
+    policy = load_policy(pathlib.Path(logdir), pathlib.Path(only_file(logdir)), seed=5)
     assert (policy.checkpoint, policy.env_frames) == (only_file(logdir), 700)
     for ours, theirs in zip(policy.agent.variables, agent.variables, strict=True):
         np.testing.assert_array_equal(ours, theirs)

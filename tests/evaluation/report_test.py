@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import pathlib
 import re
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ def test_an_evaluation_has_every_episode_and_says_how_far_it_is(saved_run, tmp_p
     caplog.set_level("INFO")
     monkeypatch.setattr(episodes, "_LOG_SECONDS", 0.0)
     logdir, _ = saved_run("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 8", "VTrace.frame_stack = 2")
-    evaluation = evaluate_run(logdir, None, episodes=30, num_envs=4, greedy=True, seed=3)
+    evaluation = evaluate_run(pathlib.Path(logdir), None, episodes=30, num_envs=4, greedy=True, seed=3)
     path = tmp_path / "evaluation.json"
     write(evaluation, str(path))
     assert json.loads(path.read_text()) == dataclasses.asdict(evaluation)

@@ -27,7 +27,7 @@ SIZES = Sizes.of(EXPERIMENT, AGENT)
 
 
 class RewardPriorities:
-    """Stands for the agent: an unroll's initial priority is the reward of its step 0, over `divisor`."""
+    """Stands for the agent: an unroll's initial priority is the reward of its step 0 over `divisor`, if that is given."""
 
     def __init__(self, divisor):
         self.divisor = divisor
@@ -35,7 +35,7 @@ class RewardPriorities:
     def initial_priorities(self, unroll):
         assert unroll.env_output.observation == ()
         assert unroll.initial_state == ()
-        return unroll.env_output.reward[0] / self.divisor
+        return unroll.env_output.reward[0] / self.divisor if self.divisor is not None else None
 
 
 class Rig:
@@ -174,6 +174,18 @@ def test_old_unrolls_leave_and_new_ones_are_drawn_by_priority():
     rig.produce(1)
     assert 3 not in numbers(rig.source.next(0)), "evicted"
     assert rig.source.taken == 6
+
+
+def test_without_initial_priorities_new_unrolls_get_the_largest_one():
+    rig = Rig(4, Replay(capacity=8, min_size=4, ratio=4.0), divisor=None)
+    rig.produce(4)
+    rig.drawn()
+    assert [priority for *_, priority in rig.inside()] == [1.0] * 4
+    for largest in (0.5, 30.0):
+        rig.source._sampler.update(rig.source._sampler.slots, np.linspace(0.1, largest, len(rig.inside())))
+        rig.produce()
+        rig.drawn()
+        assert rig.inside()[-1][2] == largest
 
 
 def test_a_small_capacity_is_filled_piece_by_piece():

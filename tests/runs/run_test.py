@@ -68,7 +68,7 @@ def over(monkeypatch):
 
 def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(small_catch, tmp_path, over, caplog):
     caplog.set_level(logging.INFO)
-    logdir = str(tmp_path / "run")
+    logdir = tmp_path / "run"
     with Run(small_catch, logdir, actors=THREADS) as run:
         rows = list(run.train())
     assert rows == read_metrics(logdir)
