@@ -27,7 +27,7 @@ SIZES = Sizes.of(EXPERIMENT, AGENT)
 
 
 class RewardPriorities:
-    """Stands for the agent: an unroll's initial priority is the reward of its step 0 over `divisor`, if that is given."""
+    """Stands for the agent: an unroll's initial priority is the reward of its step 0 over `divisor`, if any."""
 
     def __init__(self, divisor):
         self.divisor = divisor
