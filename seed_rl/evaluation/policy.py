@@ -55,7 +55,13 @@ class Policy:
         self.reset(1)
 
     def reset(self, num_envs: int) -> None:
-        """Restart with B = `num_envs` environments and the same sequence of random numbers."""
+        """Restart with B = `num_envs` environments and the same sequence of random numbers.
+
+        Raises:
+          ValueError: there is no environment.
+        """
+        if num_envs < 1:
+            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         action = self.env_spec.action.tensor
         self._calls = 0
         self._state: Any = self.agent.initial_state(num_envs)

@@ -79,15 +79,18 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
       CheckpointError: all of them are damaged.
       CannotReach: the object store can't be read.
     """
-    damaged: CheckpointError | None = None
+    damaged: list[CheckpointError] = []
     for path in reversed(paths(directory)):
         try:
-            return (path, *load(path))
+            found = (path, *load(path))
         except CheckpointError as error:
+            damaged.append(error)
+            continue
+        for error in damaged:
             _log.warning("%s", error)
-            damaged = damaged or error
-    if damaged is not None:
-        raise damaged
+        return found
+    if damaged:
+        raise damaged[0]
     return None
 
 

@@ -64,6 +64,8 @@ def test_a_step_of_another_shape_or_dtype_is_refused(saved_run):
     ):
         with pytest.raises(ValueError, match=sentence):
             policy.act(wrong)
+    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
+        policy.reset(0)
 
 
 def test_anything_missing_in_a_store_is_named(saved_run):

@@ -47,17 +47,20 @@ def test_a_checkpoint_that_is_not_complete_is_none(directory):
     assert newest_step(directory) == 1
 
 
-def test_a_file_that_was_cut_off_is_passed_over_and_named_if_it_is_the_only_one(directory):
+def test_a_file_that_was_cut_off_is_passed_over_with_a_warning_or_is_an_error_if_it_is_the_only_one(directory, caplog):
     for step in (1, 2):
         save(directory, step)
     good, damaged = checkpoints.paths(directory)
     os.truncate(damaged, os.path.getsize(damaged) // 2)
     assert newest_step(directory) == 1
+    assert "000002.npz is damaged" in caplog.text
     checkpoints.save(directory, 1, ARRAYS, {"step": 1}, keep=1)
     assert newest_step(directory) == 1, "a run that continues from it keeps it"
     os.remove(good)
+    caplog.clear()
     with pytest.raises(CheckpointError, match="000002.npz is damaged: its checksum doesn't match its content"):
         checkpoints.newest(directory)
+    assert not caplog.records
 
 
 def test_a_checkpoint_is_found_by_its_name_alone(tmp_path):
