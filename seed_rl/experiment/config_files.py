@@ -152,7 +152,7 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
     except SystemExit as error:
         raise ConfigError(f"{argument} imports a module that exits the program: {described(error)}") from error
     except Exception as error:  # gin and imported modules may raise anything
-        raise ConfigError(prefix + sentence(error)) from error
+        raise ConfigError(prefix + sentence(error, in_file=not prefix)) from error
     finally:
         logging.disable(logging.NOTSET)
 

@@ -199,10 +199,14 @@ def test_every_setting_of_an_experiment_is_shown_with_its_documentation_as_a_gin
 def test_a_missing_import_is_named(tmp_path):
     """The process has imported nothing else yet."""
     (tmp_path / "mine.gin").write_text("Experiment.env = @Atari()")
-    command = [sys.executable, "-m", "seed_rl", "configs", "mine.gin"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Add the line `import seed_rl.envs.atari` to the file." in done.stderr
+    for arguments, advice in (
+        (["mine.gin"], "Add the line `import seed_rl.envs.atari` to the file."),
+        (["catch/vtrace", "--gin_param=PPO.hidden=7"], "The files given don't use it: --agent=ppo does."),
+    ):
+        command = [sys.executable, "-m", "seed_rl", "configs", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert advice in done.stderr
 
 
 @pytest.mark.parametrize(("means", "code"), [((1.0,), 0), ((1.5, 0.9), 1), ((float("nan"),), 1)])

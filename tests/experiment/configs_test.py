@@ -6,7 +6,7 @@ import pytest
 
 from seed_rl import experiment
 from seed_rl.envs import registry
-from seed_rl.experiment import config_files, saved_config
+from seed_rl.experiment import config_files, gin_errors, saved_config
 from seed_rl.runs.plan import DEVICE, Rates, plan
 from tests.support.shipped import DISTINCT
 
@@ -223,6 +223,35 @@ def test_a_file_that_cannot_be_meant_is_a_sentence(text, message, tmp_path, monk
     (tmp_path / "mine.gin").write_text(text)
     with pytest.raises(experiment.ConfigError, match=message):
         config_files.load(str(tmp_path / "mine.gin"))
+
+
+@pytest.mark.parametrize(
+    ("unknown", "in_file", "advice"),
+    [
+        ("'Vtrace'", False, "Did you mean 'VTrace'?"),
+        ("'vtrace'", True, "Did you mean 'VTrace'?"),
+        ("reference '@train/ppo()'", True, "Did you mean 'PPO'?"),
+        ("'seed_rl.agents.ppo.config.PPO'", True, "Add the line `import seed_rl.agents.ppo` to the file."),
+        ("'R2D2'", False, "The files given don't use it: --agent=r2d2 does."),
+        ("reference '@Gym()'", True, "Add the line `import seed_rl.envs.gym` to the file."),
+        (
+            "'Gym'",
+            False,
+            "The files given don't use it: --gin_file=gym/any or --gin_param='import seed_rl.envs.gym' "
+            "--gin_param='Experiment.env = @Gym()' does.",
+        ),
+    ],
+)
+def test_what_is_not_imported_or_misspelt_comes_with_advice_that_helps_there(unknown, in_file, advice):
+    text = f"No configurable matching {unknown}."
+    assert gin_errors.sentence(ValueError(text), in_file) == f"{text} {advice}"
+
+
+def test_the_advice_for_a_binding_works():
+    with pytest.raises(experiment.ConfigError, match="matching 'Vtrace'. Did you mean 'VTrace'"):
+        config_files.load("catch/vtrace", ["Vtrace.hidden = 32"])
+    bindings = ["import seed_rl.envs.gym", "Experiment.env = @Gym()", "Gym.id = 'CartPole-v1'"]
+    assert config_files.load("catch/vtrace", bindings).env.id == "CartPole-v1", "as advised"
 
 
 def test_a_file_may_begin_with_a_byte_order_mark_and_includes_files_beside_it(tmp_path):
