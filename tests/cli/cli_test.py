@@ -151,6 +151,15 @@ def test_a_reader_that_leaves_is_no_error():
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
+@pytest.mark.parametrize("arguments", [["-m", "seed_rl", "configs"], ["-u", "-m", "seed_rl", "--version"]], ids=str)
+def test_a_full_disk_behind_standard_output_is_a_sentence(arguments):
+    command = [sys.executable, *arguments]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    sentence = "seed_rl: standard output can't be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, sentence)
+
+
 @pytest.mark.parametrize("arguments", [["eval", "--logdir=."], ["configs"], ["replay", "."]], ids=str)
 def test_ctrl_c_ends_a_command_with_a_line(arguments, monkeypatch, capsys):
     """Where the process spends its time: in loading TensorFlow, say."""
