@@ -22,7 +22,7 @@ from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import SAVED, groups, saved_settings
 from seed_rl.foreign import described
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import Settings, subclasses
+from seed_rl.settings import Settings, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -182,6 +182,12 @@ def find_config(name: str) -> str:
     for path in (name, os.path.join(_SHIPPED, name), os.path.join(_SHIPPED, f"{name}.gin")):
         if os.path.isfile(path):
             return path
+    if name and (os.path.isdir(name) or os.path.isdir(os.path.join(_SHIPPED, name))):
+        files = [own for own in _shipped() if own.startswith(f"{name}/")]
+        inside = ", ".join(files or sorted(glob.glob(os.path.join(glob.escape(name), "*.gin"))))
+        raise ConfigError(f"expected a gin file, but {name} is a directory{inside and ' with '}{inside}")
+    if guess := did_you_mean(name.removesuffix(".gin"), _shipped()):
+        raise ConfigError(f"no gin file {name!r}.{guess}")
     raise ConfigError(f"no gin file {name!r}; expected a path or one of {', '.join(shipped_configs())}")
 
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, check_outputs, command
 from seed_rl.envs import elsewhere, registry
-from seed_rl.experiment import config_files, gin_text
+from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.experiment import config_files, gin_errors, gin_text
+from seed_rl.settings import did_you_mean
 from seed_rl.specs import EnvDescription
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 
@@ -38,11 +40,14 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
     """Lists the suites, or the games, levels and ids of one; or checks an id."""
     if suites[:1] == ("check",):
         return _check(suites[1:], values.options)
+    texts = []
     for name in suites:
-        suite = registry.suite(name)
+        suite = _suite(name)
         settings = f"{name} has no tasks to choose from, only settings:\n\n{gin_text.bindings(suite(), True)}"
-        print("\n".join(suite.tasks()) or settings)
-    if not suites:
+        texts.append("\n".join(suite.tasks()) or settings)
+    if suites:
+        print("\n".join(texts))
+    else:
         names = registry.names()
         widest = max(map(len, names))
         for name in names:
@@ -53,17 +58,31 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
     return 0
 
 
+def _suite(name: str) -> type[EnvConfig]:
+    """Find a suite, or else suggest one."""
+    try:
+        return registry.suite(name)
+    except CannotBuild as error:
+        guess = did_you_mean(name, ["check", *registry.names()])
+        raise UsageError(f"{error}{guess and '.'}{guess}") from error
+
+
 def _check(ids: Sequence[str], options: str) -> int:
     """Try out Gymnasium environments or suites and print the findings."""
     if not ids:
         raise UsageError("expected an environment to check, such as CartPole-v1, or a suite")
+    found = {}
     for name in ids:
         if name in registry.names() and options != "{}":
             raise UsageError(f"--options is only for Gymnasium environments; {name} is a suite")
         options_of_id = {"id": name, "options": options}
         description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
-        found = elsewhere.findings(registry.from_description(description))
-        print("\n  ".join([f"{name}: ok", *found]))
+        try:
+            found[name] = registry.from_description(description)
+        except CannotBuild as error:
+            raise UsageError(gin_errors.sentence(error)) from error
+    for name, config in found.items():
+        print("\n  ".join([f"{name}: ok", *elsewhere.findings(config)]))
     return 0
 
 
