@@ -15,6 +15,8 @@ from seed_rl.settings import whole_number
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
 
+POSITIVE = 1e-9
+"""The `lower_bound` of a number above zero."""
 DEFAULT_TCP_ADDRESS = "localhost:8686"
 
 FlagValues: TypeAlias = flags.FlagValues
@@ -59,7 +61,9 @@ def integer(name: str, default: int | None, text: str, **bounds: int) -> Flag:
 
 class _Integer(flags.IntegerParser):
     def convert(self, argument: Any) -> int:
-        return whole_number(str(argument))
+        value = whole_number(str(argument))
+        _check(self, value)
+        return value
 
 
 class _Float(flags.FloatParser):
@@ -70,7 +74,16 @@ class _Float(flags.FloatParser):
             value = math.nan
         if not math.isfinite(value):
             raise ValueError("expected a finite number")
+        _check(self, value)
         return value
+
+
+def _check(parser: Any, value: float) -> None:
+    """Check the bounds before absl, which names them in another style."""
+    low, high = parser.lower_bound, parser.upper_bound
+    if parser.is_outside_bounds(value):
+        least = "positive" if low == POSITIVE else f"at least {low:g}"
+        raise ValueError(f"must be {least if high is None else f'in [{low}, {high}]'}")
 
 
 def directory(name: str, text: str) -> Flag:

@@ -215,7 +215,7 @@ def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:
 
 
 def _rate(name: str, text: str, default: str = "measured here") -> flags.Flag:
-    return flags.number(name, None, f"{text}; default: {default}.", lower_bound=1e-9)
+    return flags.number(name, None, f"{text}; default: {default}.", lower_bound=flags.POSITIVE)
 
 
 @command(
