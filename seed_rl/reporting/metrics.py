@@ -13,6 +13,7 @@ import numpy as np
 
 from seed_rl.foreign import json_object, number
 from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.text import counted
 from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.system.object_store import local_file
 
@@ -131,7 +132,7 @@ def read(logdir: StrPath) -> list[dict[str, float]]:
         lines = [row for _, row in _lines(file)]
     rows = [row for row in lines if row is not None]
     if len(rows) < len(lines):
-        _log.warning("%s has %d damaged lines, which are skipped", place, len(lines) - len(rows))
+        _log.warning("%s: skipped %s", place, counted(len(lines) - len(rows), "damaged line"))
     return rows
 
 
@@ -171,4 +172,4 @@ def _keep_until(path: str, frames: int, seconds: float) -> None:
             elif n in damaged:
                 moved.write(line)
     if damaged:
-        _log.warning("%s had %d damaged lines, now in %s", path, len(damaged), copy)
+        _log.warning("%s had %s, now in %s", path, counted(len(damaged), "damaged line"), copy)

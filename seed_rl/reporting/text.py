@@ -9,6 +9,11 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Format a number of things: 1 line, 2 lines."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """Format a duration in seconds as 3d04h, 1h05m, 3m20s or 20s."""
     minutes, seconds = divmod(round(max(0.0, seconds)), 60)

@@ -48,7 +48,7 @@ def test_a_run_ends_when_the_mean_of_a_hundred_episodes_reaches_the_target(monke
         (
             ["--target_return=-1", "--max_minutes=0"],
             0,
-            "after 0 frames and 0s, 0 episodes have ended, too few for a mean return",
+            "after 0 frames and 0s, 0 episodes had ended, too few for a mean return",
         ),
     ],
 )

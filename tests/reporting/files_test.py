@@ -78,7 +78,7 @@ def test_odd_lines_among_others_are_skipped_counted_and_kept_in_a_copy(tmp_path,
     first, *others = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + odd + b"".join(others))
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 40]
-    assert f"{path} has 7 damaged lines, which are skipped" in caplog.text
+    assert f"{path}: skipped 7 damaged lines\n" in caplog.text
     write(tmp_path, 30, 35)
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 35]
     assert (tmp_path / "metrics.unreadable").read_bytes() == odd
@@ -88,11 +88,12 @@ def test_odd_lines_among_others_are_skipped_counted_and_kept_in_a_copy(tmp_path,
     assert caplog.text == ""
 
 
-def test_a_damaged_digit_removes_no_other_row(tmp_path):
+def test_a_damaged_digit_removes_no_other_row(tmp_path, caplog):
     write(tmp_path, None, 10, 20, 30)
     path = tmp_path / "metrics.jsonl"
     path.write_text(path.read_text().replace("10", "90"))
     write(tmp_path, 30, 40)
+    assert f"{path} had 1 damaged line, now in " in caplog.text
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [20, 30, 40]
     assert json.loads((tmp_path / "metrics.unreadable").read_text())["env_frames"] == 90
 

@@ -12,6 +12,7 @@ from typing import Any
 from seed_rl.cli import flags
 from seed_rl.cli.command import Failure, UsageError, check_outputs, command
 from seed_rl.experiment import pretrained as policies
+from seed_rl.reporting.text import counted
 from seed_rl.studies.bundle import opened
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
@@ -201,10 +202,10 @@ def serve(values: flags.FlagValues, *places: str) -> int:
         with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:
             for row in rows:
                 stopped.asks()
-                clients = f"{row['actors']} client{'s' * (row['actors'] != 1)}"
-                line = "{environments} environments of {}, {steps_per_second:,.0f} steps/s".format(clients, **row)
+                what = f"{counted(int(row['environments']), 'environment')} of {counted(int(row['actors']), 'client')}"
+                line = f"{what}, {row['steps_per_second']:,.0f} steps/s"
                 if row["episodes"]:
-                    line += ", return {episode_return:.2f} after {episodes:,} episodes".format(**row)
+                    line += f", return {row['episode_return']:.2f} after {counted(int(row['episodes']), 'episode')}"
                 weights = f"{os.path.basename(server.checkpoint)} ({server.env_frames:,} frames)"
                 print(f"{time.strftime('%H:%M:%S')} {line}, {weights}", flush=True)
     return stopped.exit_code

@@ -17,7 +17,7 @@ from seed_rl.journal.segments import Differs
 from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, find_hosts
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
-from seed_rl.reporting.text import duration
+from seed_rl.reporting.text import counted, duration
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run, check_run
 from seed_rl.system.files import explained
@@ -210,7 +210,8 @@ def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:
     after = f"after {row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
     if best == -math.inf:
         name, kind = ("episodes", "") if metric == "episode_return" else ("eval/episodes", "evaluation ")
-        return f"{after}, {row.get(name, 0):.0f} {kind}episodes have ended, too few for a mean return"
+        ended = counted(int(row.get(name, 0)), f"{kind}episode")
+        return f"{after}, {ended} had ended, too few for a mean return"
     return f"{after}, the best mean return is {best:g}"
 
 
