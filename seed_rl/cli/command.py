@@ -45,7 +45,7 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: boo
     """Check, before the work, that the files (or directories) given by `--output` can be written.
 
     Raises:
-      UsageError: one can't, or exists although it must not.
+      UsageError: one can't, or exists (a directory: with something in it) although it must not.
     """
     for path in paths:
         if is_url(path):
@@ -57,5 +57,6 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: boo
             raise UsageError(f"--output {path} can't be written: it is {'a file' if directories else 'a directory'}")
         if not os.access(path if os.path.exists(path) else parent, os.W_OK):
             raise UsageError(f"--output {path} can't be written: permission denied")
-        if os.path.exists(path) and not overwrite:
+        is_there = os.listdir(path) if directories and os.path.isdir(path) else os.path.isfile(path)
+        if is_there and not overwrite:
             raise UsageError(f"--output {path} exists already: choose another name, or --overwrite")

@@ -118,6 +118,8 @@ IMPORT_MODULE = repeated(
     "DMLab.runfiles_path. May be repeated.",
 )
 
+OVERWRITE = boolean("overwrite", False, "Replace what --output names, if it exists.")
+
 TLS_SERVER_NAME = string("tls_server_name", None, "Name in the certificate, if not the host name.")
 SHARED_CREDENTIALS = (
     string("token_file", None, "File with the shared secret (or SEED_RL_TOKEN)."),

@@ -62,7 +62,7 @@ class Films(Sink):
 
     def _start(self, frames: int) -> None:
         self._frames = frames
-        flags = *self._imports, f"--logdir={self._logdir}", f"--output={','.join(self._paths())}"
+        flags = *self._imports, f"--logdir={self._logdir}", f"--output={','.join(self._paths())}", "--overwrite"
         command = [*_APART, *children.seed_rl("play", "--exit_with_parent", *flags)]
         try:
             self._process = children.logged(command, self._path(_OUTPUT), "wb")

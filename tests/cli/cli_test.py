@@ -79,6 +79,7 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         ("eval", "expected either --logdir, the log directory of a run, or --pretrained, a policy's name"),
         ("eval --logdir=nowhere", "nowhere is not the log directory of a run: nowhere/config.json is missing"),
         ("eval --logdir=x --output=nowhere/x", "--output nowhere/x can't be written: there is no directory nowhere"),
+        ("eval --logdir=nowhere --output=/dev/null", "nowhere is not the log directory of a run"),
         ("eval --logdir=x --output=/tmp", "--output /tmp can't be written: it is a directory"),
         (f"export --logdir=x --output={__file__}", "cli_test.py can't be written: it is a file"),
         (f"sweep {CATCH} --total_frames=9 --search=Experiment.total_frames=1..2", "give either --total_frames or valu"),
@@ -91,7 +92,6 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         ("plot", "expected at least one log directory"),
         ("plot x --output=gs://bucket/x.png", "--output must be a local path, got gs://bucket/x.png"),
         ("plot x --output=curve", "--output files must have an extension, such as .png, .svg or .pdf, got curve"),
-        (f"plot x --output={__file__}", "exists already: choose another name, or --overwrite"),
         (f"sweep {CATCH} --seeds=0", "--seeds must be a positive number of runs or a list of seeds, got 0"),
         (f"sweep {CATCH} --seeds=a", "--seeds must be whole numbers, got a"),
         (f"sweep {CATCH} --logdir=gs://a/b", "--logdir of a sweep must be a local directory, got gs://a/b; only `seed"),
@@ -111,6 +111,23 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(line, sentence, capsys, tmp
     assert len(err.splitlines()) == 1, err
     assert re.search(sentence, err), err
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+@pytest.mark.parametrize("command", ["bundle nowhere", "eval", "export", "play", "plot nowhere"])
+def test_what_output_names_is_kept_unless_overwrite_is_given(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.gif").mkdir()
+    made = tmp_path / "folder.gif" / "file.gif"
+    made.touch()
+    place = made.parent if command == "export" else made
+    words = [*command.split(), *([] if "nowhere" in command else ["--logdir=nowhere"]), f"--output={place}"]
+    assert main(words) == 2
+    assert f": --output {place} exists already: choose another name, or --overwrite\n" in capsys.readouterr().err
+    assert main([*words, "--overwrite"]) in (1, 2)
+    assert re.search("(: |journal )nowhere", capsys.readouterr().err), "the next mistake"
+    made.unlink()
+    assert main(words) in (1, 2)
+    assert "exists already" not in capsys.readouterr().err, "an empty folder is nothing to keep"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def _acting(values: flags.FlagValues) -> dict[str, Any]:
     flags.integer("episodes", 100, "Episodes to play.", lower_bound=1),
     flags.integer("envs", 16, "Environments played in parallel.", lower_bound=1),
     flags.string("output", None, "JSON file with every episode; default: evaluation.json in the log directory."),
+    flags.OVERWRITE,
     flags.number("at_least", None, "Exit code 1 if the mean return of a run is below this."),
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
@@ -111,6 +112,7 @@ def _evaluated(values: flags.FlagValues, place: str | None, name: str, stop: Sto
     flags.comma_separated(
         "output", None, "Files to write, .mp4 or .gif; default: play.mp4 and play.gif in the log directory."
     ),
+    flags.OVERWRITE,
     flags.number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
     flags.EXIT_WITH_PARENT,
 )
@@ -140,6 +142,7 @@ def play(values: flags.FlagValues) -> int:
     "seed_rl export --logdir=runs/pong --output=pong_policy",
     *_POLICY,
     flags.string("output", None, "Directory; default: export in the log directory."),
+    flags.OVERWRITE,
     flags.choice(
         "format", "saved_model", ["saved_model", "hub"], "For programs without seed_rl, or the Hugging Face Hub."
     ),
@@ -218,7 +221,7 @@ def _usable_run(
     """Load TensorFlow and yield the directory of the policy at a place or named by `--pretrained`, and output paths.
 
     These come from `--output`, or else are files (or directories) called `names` in the log directory, or in the
-    working directory if `place` isn't one on this machine.
+    working directory if `place` isn't one on this machine. Only the latter may exist without `--overwrite`.
 
     Raises:
       UsageError, ConfigError, CheckpointError, JournalError: a flag or the policy is unusable.
@@ -227,7 +230,8 @@ def _usable_run(
         raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
     given = values.output if "output" in values else None
     given = [given] if isinstance(given, str) else given
-    check_outputs(given or (), directories=directories)
+    if given:
+        check_outputs(given, values.overwrite, directories)
     with opened(place or policies.folder(values.pretrained)) as logdir:
         if not is_url(logdir):
             checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow

@@ -111,7 +111,7 @@ def doctor(values: flags.FlagValues) -> int:
         ["frames", "hours", "score"],
         "Horizontal axis; score plots the share of runs above each human-normalised score.",
     ),
-    flags.boolean("overwrite", False, "Replace existing files."),
+    flags.OVERWRITE,
     flags.IMPORT_MODULE,
 )
 def plot(values: flags.FlagValues, *places: str) -> int:

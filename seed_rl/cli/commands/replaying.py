@@ -65,13 +65,14 @@ def verify(values: flags.FlagValues, *paths: str) -> int:
 @command(
     "seed_rl bundle runs/pong --output=pong.tar",
     flags.string("output", "", "File to write; default: bundle.tar in the log directory."),
+    flags.OVERWRITE,
     failures=_FAILURES,
 )
 def bundle(values: flags.FlagValues, *paths: str) -> int:
     """Writes all that others need to check a recorded run into one file."""
     logdir = _one(paths)
     output = values.output or os.path.join(logdir, "bundle.tar")
-    check_outputs([output] if values.output else [])
+    check_outputs([output] if values.output else [], values.overwrite)
     try:
         size = bundles.write_bundle(logdir, output)
     except OSError as error:  # of any of the files, which it names
