@@ -80,9 +80,9 @@ class RunDisplay:
     """Shows the latest row of metrics and the bottleneck of the run.
 
     On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
-    line on standard output, followed by lines for connected actors, bottleneck and learning problems whenever these
-    change. A vanished terminal, closed pipe or full disk does not end the run. Rich renders this object as the panel,
-    which needs 60 columns.
+    line, followed by lines for connected actors, bottleneck and learning problems whenever these change. All is on
+    standard output, or on standard error if standard output is a terminal. A vanished terminal, closed pipe or full
+    disk does not end the run. Rich renders this object as the panel, which needs 60 columns.
     """
 
     experiment: Experiment

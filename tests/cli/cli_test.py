@@ -165,6 +165,19 @@ def test_help_shows_every_flag_and_an_example(command, capsys):
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("train", "--learner_hosts host:port of each learner, or TF_CONFIG. --"),
+        ("eval", "evaluation.json in the log directory, or in this one for a bundle, bucket or pretrained policy. --"),
+        ("export", "export in the log directory, or in this one for a bundle, bucket or pretrained policy. --"),
+    ],
+)
+def test_help_names_the_values_that_a_flag_takes_and_has(command, text, capsys):
+    assert main([command, "--help"]) == 0
+    assert text in " ".join(capsys.readouterr().out.split())
+
+
 def test_overview(capsys):
     assert main([]) == 2
     assert main(["--help"]) == 0

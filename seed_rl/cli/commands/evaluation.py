@@ -28,6 +28,7 @@ _POLICY = (
     ),
     flags.IMPORT_MODULE,
 )
+_HERE = "in the log directory, or in this one for a bundle, bucket or pretrained policy"
 _CHOOSING = (
     flags.boolean("greedy", False, "Always take the greedy action."),
     flags.integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
@@ -53,7 +54,7 @@ def _acting(values: flags.FlagValues) -> dict[str, Any]:
     *_ACTING,
     flags.integer("episodes", 100, "Episodes to play.", lower_bound=1),
     flags.integer("envs", 16, "Environments played in parallel.", lower_bound=1),
-    flags.string("output", None, "JSON file with every episode; default: evaluation.json in the log directory."),
+    flags.string("output", None, f"JSON file with every episode; default: evaluation.json {_HERE}."),
     flags.OVERWRITE,
     flags.number("at_least", None, "Exit code 1 if the mean return of a run is below this."),
 )
@@ -109,9 +110,7 @@ def _evaluated(values: flags.FlagValues, place: str | None, name: str, stop: Sto
     *_POLICY,
     *_ACTING,
     flags.integer("episodes", 1, "Number of consecutive episodes to film.", lower_bound=1),
-    flags.comma_separated(
-        "output", None, "Files to write, .mp4 or .gif; default: play.mp4 and play.gif in the log directory."
-    ),
+    flags.comma_separated("output", None, f"Files to write, .mp4 or .gif; default: play.mp4 and play.gif {_HERE}."),
     flags.OVERWRITE,
     flags.number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
     flags.EXIT_WITH_PARENT,
@@ -141,7 +140,7 @@ def play(values: flags.FlagValues) -> int:
 @command(
     "seed_rl export --logdir=runs/pong --output=pong_policy",
     *_POLICY,
-    flags.string("output", None, "Directory; default: export in the log directory."),
+    flags.string("output", None, f"Directory; default: export {_HERE}."),
     flags.OVERWRITE,
     flags.choice(
         "format", "saved_model", ["saved_model", "hub"], "For programs without seed_rl, or the Hugging Face Hub."

@@ -56,7 +56,7 @@ def _machines(address: str, text: str) -> flags.Flag:
     return flags.group(
         "several machines",
         flags.string("server_address", address, text),
-        flags.comma_separated("learner_hosts", [], "host:port of each learner; default: from TF_CONFIG."),
+        flags.comma_separated("learner_hosts", [], "host:port of each learner, or TF_CONFIG."),
         flags.integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
         flags.boolean("trusted_network", False, "Trust all machines that reach them."),
     )
