@@ -1,6 +1,7 @@
 """The command line: mistakes, help, and missing packages."""
 
 import http.server
+import inspect
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ from absl.flags import FlagValues
 from seed_rl import __main__
 from seed_rl.cli.commands import evaluation
 from seed_rl.cli.flags import integer
-from seed_rl.cli.main import COMMANDS, main
+from seed_rl.cli.main import COMMANDS, _find, main
 from seed_rl.evaluation import episodes
 from seed_rl.experiment import config_files
 from seed_rl.runs import replay, run
@@ -156,9 +157,11 @@ def test_a_checkpoint_that_does_not_exist_is_found_before_tensorflow_is_loaded(c
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_every_flag_and_an_example(command, capsys):
+def test_help_shows_arguments_flags_and_an_example(command, capsys):
     assert main([command, "--help"]) == 0
     out = capsys.readouterr().out
+    takes_any = inspect.getfullargspec(_find(command).run).varargs is not None
+    assert takes_any == ("\narguments: " in out)
     assert f"example: seed_rl {command}" in out
     assert len(out.splitlines()) < 44, "it fits a screen"
     assert "--log_level" in out

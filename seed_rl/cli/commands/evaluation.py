@@ -57,6 +57,7 @@ def _acting(values: flags.FlagValues) -> dict[str, Any]:
     flags.string("output", None, f"JSON file with every episode; default: evaluation.json {_HERE}."),
     flags.OVERWRITE,
     flags.number("at_least", None, "Exit code 1 if the mean return of a run is below this."),
+    arguments="log directories, bundles or URLs of several runs, instead of --logdir.",
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
     """Plays episodes with the policies of runs and prints their mean returns."""
@@ -190,6 +191,7 @@ def pretrained(values: flags.FlagValues) -> int:
     flags.string("server_address", flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for clients."),
     flags.integer("max_envs", 1024, "Environments that may be connected.", lower_bound=1),
     flags.SECURITY,
+    arguments="a log directory, bundle or URL, instead of --logdir.",
 )
 def serve(values: flags.FlagValues, *places: str) -> int:
     """Serves a run's policy to actors and other clients, as its learner would."""

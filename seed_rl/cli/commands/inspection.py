@@ -18,6 +18,7 @@ from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
     "seed_rl configs gym/any --agent=ppo > mine.gin",
     flags.repeated("gin_param", [], "Setting that overrides the files; repeatable."),
     flags.choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
+    arguments="gin files to show, such as gym/any; none: list the shipped ones.",
 )
 def configs(values: flags.FlagValues, *files: str) -> int:
     """Lists the shipped experiments, or shows every setting of one."""
@@ -35,6 +36,7 @@ def configs(values: flags.FlagValues, *files: str) -> int:
     "seed_rl envs check CartPole-v1",
     flags.string("options", "{}", "Keyword arguments of the environment to check, as a JSON object."),
     flags.IMPORT_MODULE,
+    arguments="suites to show; or check, followed by the ids or suites to check.",
 )
 def envs(values: flags.FlagValues, *suites: str) -> int:
     """Lists the suites, or the games, levels and ids of one; or checks an id."""
@@ -113,6 +115,7 @@ def doctor(values: flags.FlagValues) -> int:
     ),
     flags.OVERWRITE,
     flags.IMPORT_MODULE,
+    arguments="log directories of runs, or directories that contain some.",
 )
 def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws learning curves or scores, one curve per configuration."""

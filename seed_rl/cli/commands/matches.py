@@ -11,6 +11,8 @@ from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals
 from seed_rl.weights import checkpoints
 
+_KINDS = "LOGDIR, LOGDIR@CHECKPOINT, `random` or MODULE:FUNCTION"
+
 
 @command(
     "seed_rl tournament runs/chess runs/older_chess random --members=3",
@@ -21,14 +23,14 @@ from seed_rl.weights import checkpoints
     flags.boolean("greedy", False, "Policies always take the greedy action."),
     flags.integer("seed", 1, "Seed of games and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
     flags.IMPORT_MODULE,
+    arguments=f"players, each a {_KINDS}; the first is a run, which defines the game.",
 )
 def tournament(values: flags.FlagValues, *players: str) -> int:
     """Plays games of several players between policies, and rates these."""
     if importlib.util.find_spec("openskill") is None:
         raise UsageError("ratings need the package openskill: pip install openskill")
     if not players:
-        kinds = "LOGDIR, LOGDIR@CHECKPOINT, `random` or MODULE:FUNCTION"
-        raise UsageError(f"expected players ({kinds}), of which the first is a run, which defines the game")
+        raise UsageError(f"expected players ({_KINDS}), of which the first is a run, which defines the game")
     first = located(players[0].partition("@")[0])
     everyone = [*players, *_members(first, values.members)]
     if len(set(everyone)) < max(2, len(everyone)):

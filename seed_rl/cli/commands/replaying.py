@@ -32,6 +32,7 @@ _UNTIL = flags.integer("until", None, "Number of updates to end after; default: 
     flags.boolean("check", True, "Compare the digests of all weights with the recorded ones."),
     flags.directory("logdir", "Where to keep checkpoints and metrics of the replay; default: nowhere."),
     flags.IMPORT_MODULE,
+    arguments="the log directory of a recorded run.",
     failures=_FAILURES,
 )
 def replay(values: flags.FlagValues, *paths: str) -> int:
@@ -52,6 +53,7 @@ def replay(values: flags.FlagValues, *paths: str) -> int:
         "random_part", False, "Execute only one part of the run, drawn at random; see Logs.keep_every_frames."
     ),
     flags.IMPORT_MODULE,
+    arguments="the bundle.",
     failures=_FAILURES,
 )
 def verify(values: flags.FlagValues, *paths: str) -> int:
@@ -66,6 +68,7 @@ def verify(values: flags.FlagValues, *paths: str) -> int:
     "seed_rl bundle runs/pong --output=pong.tar",
     flags.string("output", "", "File to write; default: bundle.tar in the log directory."),
     flags.OVERWRITE,
+    arguments="the log directory of a recorded run.",
     failures=_FAILURES,
 )
 def bundle(values: flags.FlagValues, *paths: str) -> int:
@@ -81,7 +84,11 @@ def bundle(values: flags.FlagValues, *paths: str) -> int:
     return 0
 
 
-@command("seed_rl diff runs/one runs/other", failures=_FAILURES)
+@command(
+    "seed_rl diff runs/one runs/other",
+    arguments="the log directories of two recorded runs.",
+    failures=_FAILURES,
+)
 def diff(values: flags.FlagValues, *paths: str) -> int:
     """Says where two recorded runs part; exit code 1 if they do."""
     if len(paths) != 2:
