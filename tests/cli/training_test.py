@@ -32,7 +32,7 @@ class Rows:
 
 def ended(monkeypatch, capsys, *flags):
     monkeypatch.setattr(training, "_new_run", lambda *arguments: Rows())
-    code = main(["train", "--gin_file=catch/vtrace", *flags])
+    code = main(["train", "catch/vtrace", *flags])
     said = capsys.readouterr()
     return code, said.out.count(" frames, "), said.err
 

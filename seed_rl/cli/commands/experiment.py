@@ -1,10 +1,11 @@
 """Flags that define a command's experiment, and its log directory."""
 
 import os
+from collections.abc import Sequence
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError
-from seed_rl.experiment import Experiment, config_files
+from seed_rl.experiment import ConfigError, Experiment, config_files
 
 EXPERIMENT = flags.group(
     "the experiment",
@@ -20,6 +21,24 @@ _OVERRIDES = {
     "init_from": "Experiment.init_from",
     "film_every": "Logs.film_interval_min",
 }
+
+
+FILES = "gin files, like --gin_file."
+"""Describes the positional arguments of commands that call `add_files`."""
+
+
+def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
+    """Add positional arguments to `--gin_file`.
+
+    Raises:
+      UsageError: one is no gin file.
+    """
+    for name in files:
+        try:
+            config_files.find_config(name)
+        except ConfigError as error:
+            raise UsageError(f"unexpected argument (flags begin with --): {str(error).partition(';')[0]}") from error
+        values["gin_file"].parse(name)
 
 
 def load(values: flags.FlagValues, *bindings: str) -> Experiment:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, command
-from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
+from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load, logdir_of
 from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import signals
 
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     flags.directory(
         "logdir", "Parent directory of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."
     ),
+    arguments=FILES,
 )
-def sweep(values: flags.FlagValues) -> int:
+def sweep(values: flags.FlagValues, *files: str) -> int:
     """Trains combinations of settings and seeds, or searches for the best."""
+    add_files(values, files)
     for flag in ("grid", "seeds", "parallel") if values.search else ("trials", "prune_after"):
         if values[flag].present:
             conflict = "can't be combined with" if values.search else "needs"

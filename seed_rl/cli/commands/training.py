@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import Failure, UsageError, command
-from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
+from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load, logdir_of
 from seed_rl.cli.display import RunDisplay
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.inference.order import OrderFailed
@@ -43,7 +43,7 @@ _RUN = flags.group(
 )
 _RAY = flags.group(
     "Ray",
-    flags.choice("launcher", "local", ["local", "ray"], "Where actors run, and more learners."),
+    flags.choice("launcher", "local", ["local", "ray"], "What starts the processes."),
     flags.string("ray_address", "", "host:port; default: RAY_ADDRESS, or a cluster here."),
     flags.alias("address", "ray_address"),
     flags.integer("min_actors", 1, "End if fewer are there for five minutes.", lower_bound=1),
@@ -71,10 +71,12 @@ def _machines(address: str, text: str) -> flags.Flag:
     _machines("", "Address for actors; default: a unix socket."),
     _RAY,
     flags.EXIT_WITH_PARENT,
+    arguments=FILES,
     failures=_FAILURES,
 )
-def train(values: flags.FlagValues) -> int:
+def train(values: flags.FlagValues, *files: str) -> int:
     """Trains with a learner and its actors, on this machine or a Ray cluster."""
+    add_files(values, files)
     experiment = load(values)
     if values.launcher == "ray":
         if values.num_learners > 1:
@@ -96,10 +98,12 @@ def train(values: flags.FlagValues) -> int:
     _RUN,
     flags.SECURITY,
     _machines(flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
+    arguments=FILES,
     failures=_FAILURES,
 )
-def learner(values: flags.FlagValues) -> int:
+def learner(values: flags.FlagValues, *files: str) -> int:
     """Runs a learner that waits for actors."""
+    add_files(values, files)
     return _train(values, _new_run(values, load(values), ELSEWHERE))
 
 
@@ -234,9 +238,11 @@ def _rate(name: str, text: str, default: str = "measured here") -> flags.Flag:
     flags.integer("accelerators", None, "Accelerators of the learner; default: this machine's.", lower_bound=0),
     flags.number("learner_price", 0.0, "Price of the learner's machine per hour.", lower_bound=0.0),
     flags.number("actor_price", 0.0, "Price of an actor machine per hour.", lower_bound=0.0),
+    arguments=FILES,
 )
-def plan(values: flags.FlagValues) -> int:
+def plan(values: flags.FlagValues, *files: str) -> int:
     """Computes the actors, cores, network and memory that a learner needs."""
+    add_files(values, files)
     experiment = load(values)
     load_tensorflow()
     from seed_rl.runs import plan as planning
