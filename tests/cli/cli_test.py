@@ -48,6 +48,8 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         (f"train {CATCH} --logdir={__file__}", "cli_test.py is a file, expected a directory"),
         (f"train {CATCH} --logdir=no://a/run", "no://a/run can't be used here: .*no"),
         ("train", "--gin_file is required: a path, or one of atari/.*, atari/vtrace, "),
+        ("train --logdir=nowhere", "--gin_file is required, because nowhere has no run to continue$"),
+        ("learner --logdir=memory://run", "--gin_file is required to continue a run in a bucket$"),
         ("train --gin_file=catch/vtracy", r"no gin file 'catch/vtracy'\. Did you mean 'catch/vtrace'\?$"),
         ("configs catch/vtrace.gim", r"no gin file 'catch/vtrace.gim'\. Did you mean 'catch/vtrace'\?$"),
         ("train --gin_file=nothing", "no gin file 'nothing'; expected a path or one of atari/.*, catch/vtrace, "),

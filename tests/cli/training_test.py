@@ -59,6 +59,19 @@ def test_a_run_that_ends_without_its_target_fails_and_says_how_far_it_came(flags
     assert ended(monkeypatch, capsys, *flags) == (1, rows, sentence)
 
 
+@pytest.mark.parametrize("command", ["train", "learner"])
+def test_a_log_directory_alone_continues_its_run_with_other_settings_if_wanted(command, monkeypatch, tmp_path):
+    before = config_files.load("catch/r2d2", ["Experiment.seed = 7"])
+    config_files.save_config(before, str(tmp_path))
+    runs = []
+    monkeypatch.setattr(training, "_new_run", lambda values, experiment, actors: runs.append(experiment))
+    monkeypatch.setattr(training, "_train", lambda values, run: 0)
+    assert main([command, f"--logdir={tmp_path}"]) == 0
+    assert main([command, f"--logdir={tmp_path}", "--total_frames=7M", "--gin_param=Logs.metrics_interval_s=3"]) == 0
+    assert runs[0] == before
+    assert (runs[1].seed, runs[1].total_frames, runs[1].logs.metrics_interval_s) == (7, 7_000_000, 3)
+
+
 def test_evaluations_count_from_the_tenth_episode_on():
     row = {"episodes": 200, "eval/episode_return": 18.0}
     assert settled_return(row | {"eval/episodes": 9}, "eval/episode_return") == -math.inf

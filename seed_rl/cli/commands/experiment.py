@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError
 from seed_rl.experiment import ConfigError, Experiment, config_files
+from seed_rl.system.object_store import is_url
 
 EXPERIMENT = flags.group(
     "the experiment",
@@ -39,6 +40,20 @@ def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
         except ConfigError as error:
             raise UsageError(f"unexpected argument (flags begin with --): {str(error).partition(';')[0]}") from error
         values["gin_file"].parse(name)
+
+
+def continue_run(values: flags.FlagValues) -> None:
+    """Without a gin file, take the one of the run in `--logdir`.
+
+    Raises:
+      UsageError: no run is there.
+    """
+    if values.logdir and not values.gin_file:
+        config = os.path.join(values.logdir, "config.gin")
+        if not os.path.isfile(config):
+            here = f", because {values.logdir} has no run to continue"
+            raise UsageError(f"--gin_file is required{' to continue a run in a bucket' if is_url(config) else here}")
+        values["gin_file"].parse(config)
 
 
 def load(values: flags.FlagValues, *bindings: str) -> Experiment:

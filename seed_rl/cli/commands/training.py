@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import Failure, UsageError, command
-from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load, logdir_of
+from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, continue_run, load, logdir_of
 from seed_rl.cli.display import RunDisplay
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.inference.order import OrderFailed
@@ -77,6 +77,7 @@ def _machines(address: str, text: str) -> flags.Flag:
 def train(values: flags.FlagValues, *files: str) -> int:
     """Trains with a learner and its actors, on this machine or a Ray cluster."""
     add_files(values, files)
+    continue_run(values)
     experiment = load(values)
     if values.launcher == "ray":
         if values.num_learners > 1:
@@ -104,6 +105,7 @@ def train(values: flags.FlagValues, *files: str) -> int:
 def learner(values: flags.FlagValues, *files: str) -> int:
     """Runs a learner that waits for actors."""
     add_files(values, files)
+    continue_run(values)
     return _train(values, _new_run(values, load(values), ELSEWHERE))
 
 
