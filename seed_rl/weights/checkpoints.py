@@ -86,8 +86,8 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
         except CheckpointError as error:
             damaged.append(error)
             continue
-        for error in damaged:
-            _log.warning("%s", error)
+        for each in damaged:
+            _log.warning("%s", each)
         return found
     if damaged:
         raise damaged[0]
