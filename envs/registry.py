@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import entry_points
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.foreign import without_gin
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"
@@ -72,4 +73,4 @@ def from_description(description: EnvDescription) -> EnvConfig:
     try:
         return config(**description.options)
     except (TypeError, ValueError) as error:
-        raise CannotBuild(f"suite {description.suite!r}: {error}") from error
+        raise CannotBuild(f"suite {description.suite!r}: {without_gin(error)}") from error

@@ -92,6 +92,12 @@ def relative_name(name: str) -> str:
     return name
 
 
+def without_gin(error: BaseException) -> str:
+    """The text of an error on one line, without what gin appends to it about the place where it was raised."""
+    text = " ".join(str(error).split())
+    return re.split(r" In call to configurable| In bindings string| In file | in config string", text)[0]
+
+
 def described(error: BaseException) -> str:
     """One line that describes an error raised by foreign code: its type, message and innermost source line."""
     text, name = " ".join(str(error).split())[:_MAX_REASON], type(error).__name__

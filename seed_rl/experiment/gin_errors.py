@@ -5,14 +5,14 @@ import re
 from importlib import metadata, resources
 
 from seed_rl.envs import registry
+from seed_rl.foreign import without_gin
 from seed_rl.settings import Settings, did_you_mean, subclasses
 
 
 def sentence(error: BaseException, in_file: bool = True) -> str:
     """Extract the informative first part of a gin or dataclass error, on one line, with advice for a file or a flag."""
-    text = " ".join(str(error).split())
-    place = re.search(r'In file "([^"]+)", line (\d+)', text)
-    text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file | in config string", text)[0]
+    place = re.search(r'In file "([^"]+)", line (\d+)', " ".join(str(error).split()))
+    text = without_gin(error)
     text = re.sub(
         r"^malformed node or string.* Failed to parse token '(.*?)'( \(line \d+\))?",
         r"expected a value such as 1e-4, True, None, 'text' or ('GPU:0',), got \1; JSON needs quotes, as in '{...}'",

@@ -13,7 +13,7 @@ from typing import Any
 from seed_rl import agents
 from seed_rl.envs import registry
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.foreign import read_json_object, shortened
+from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses
 from seed_rl.system.object_store import local_file
 
@@ -68,8 +68,7 @@ def rebuilt(settings: Mapping[str, Any], path: str) -> Experiment:
         own = {field.name: field.default for field in dataclasses.fields(env) if field.name in env.places_written}
         experiment = dataclasses.replace(experiment, env=dataclasses.replace(env, **own))
     except (ImportError, TypeError, ValueError, RecursionError) as error:
-        text = " ".join(str(error).split()).partition(" In call to configurable")[0]  # text added by gin
-        raise ConfigError(f"{path} can't be used: {text}") from error
+        raise ConfigError(f"{path} can't be used: {without_gin(error)}") from error
     for module in modules_named(experiment):
         if not registry.may_import(module):
             raise ConfigError(

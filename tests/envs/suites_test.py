@@ -69,8 +69,9 @@ def test_an_unknown_suite_names_the_known_ones():
     ],
 )
 def test_invalid_settings_are_named(suite, options, message):
-    with pytest.raises(CannotBuild, match=message):
+    with pytest.raises(CannotBuild, match=message) as error:
         registry.from_description(EnvDescription(suite, options))
+    assert "In call to configurable" not in str(error.value)
 
 
 @pytest.mark.parametrize(
