@@ -269,15 +269,18 @@ def random_play(env: VectorEnv, spec: EnvSpec, seed: int = 0) -> Iterator[EnvOut
 
 def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:
     if isinstance(space, spaces.Box):
-        return _array_spec(space)
+        return _array_spec("observations", space)
     if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
-        return {name: _array_spec(part) for name, part in space.items()}
+        return {name: _array_spec(f"observation {name}", part) for name, part in space.items()}
     raise ValueError(f"observations must be a Box or a Dict of Boxes (FlatVectorEnv converts others), got {space}")
 
 
-def _array_spec(space: gymnasium.Space[Any]) -> ArraySpec:
+def _array_spec(subject: str, space: gymnasium.Space[Any]) -> ArraySpec:
     assert space.shape is not None
-    return ArraySpec(tuple(int(n) for n in space.shape), np.dtype(space.dtype).name)
+    try:
+        return ArraySpec(tuple(int(n) for n in space.shape), np.dtype(space.dtype).name)
+    except ValueError as error:
+        raise ValueError(f"{subject} can't come from {space}: {error}") from error
 
 
 def _action_spec(space: gymnasium.Space[Any]) -> ActionSpec:

@@ -139,10 +139,8 @@ class FlatVectorEnv(VectorWrapper):
         self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
-        if len(parts) == 1 and parts[0].name == "":
-            self.single_observation_space = parts[0].space
-        else:
-            self.single_observation_space = spaces.Dict({part.name: part.space for part in parts})
+        named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in parts}
+        self.single_observation_space = named[""] if "" in named else spaces.Dict(named)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self.single_action_space, self._to_action = _action_space(env.single_action_space)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
@@ -198,7 +196,7 @@ class _Part(NamedTuple):
 
 def _leaves(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Leaf]:
     if not isinstance(space, spaces.Dict | spaces.Tuple):
-        if not (isinstance(space, spaces.Box) and path and 0 in space.shape):  # a part without a number says nothing
+        if not (isinstance(space, spaces.Box) and 0 in space.shape):  # a part without a number says nothing
             yield _Leaf(name, space, path)
         return
     children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
@@ -219,7 +217,7 @@ def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str], always: Sequence[str])
     kept += [{leaf.path for leaf in leaves if leaf.path and leaf.path[0] in always}]
     chosen = set().union(*kept).difference(*dropped)
     if not chosen:
-        raise ValueError(f"keys {', '.join(keys)} leave no observation")
+        raise ValueError(f"keys {', '.join(keys)} leave no observation" if keys else "observations hold no number")
     return [leaf for leaf in leaves if leaf.path in chosen]
 
 

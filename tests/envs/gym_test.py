@@ -243,6 +243,8 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
     ("config", "message"),
     [
         (echo("text"), r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
+        (echo("no number"), "Echo-v0: observations hold no number"),
+        (echo("no part"), "Echo-v0: observations hold no number"),
         (echo("text inside"), r"observation b must be Box, .*, got Text: keys = \('-b',\) drops it"),
         (echo("nested", keys=("-lens",)), r"no observation 'lens' to keep or drop \(known: camera/left, camera/right"),
         (echo("one part", keys=("-only",)), "keys -only leave no observation"),

@@ -78,6 +78,8 @@ def test_invalid_settings_are_named(suite, options, message):
     ("observation", "action", "message"),
     [
         (spaces.Discrete(5), spaces.Discrete(2), r"Box or a Dict of Boxes \(FlatVectorEnv conv.*, got Discrete\(5\)"),
+        (spaces.Box(0, 1, (0,)), spaces.Discrete(2), r"observations can't come from Box.*: shape must .*, got \(0,\)"),
+        (spaces.Dict(a=spaces.Box(0, 1, (2,), np.int8)), spaces.Discrete(2), "n a can't come from Box.*: dtype must"),
         (spaces.Box(0, 1, (3,)), spaces.Discrete(2, start=1), "start at 0, .*, got Discrete"),
         (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "actions can't come from Box.*: .* finite bounds"),
     ],

@@ -52,6 +52,8 @@ SENSES = {
     "tuple": spaces.Tuple([spaces.Box(-1, 1, (1, 2), np.float16), spaces.Tuple([spaces.Discrete(4, start=-1)])]),
     "one part": spaces.Dict({"only": spaces.Discrete(4)}),
     "same names": spaces.Dict({"a/b": spaces.Box(0, 1, (1,)), "a": spaces.Dict({"b": spaces.Box(0, 1, (2,))})}),
+    "no number": spaces.Box(-1, 1, (0,), np.float32),
+    "no part": spaces.Dict(),
     "text": spaces.Text(5),
     "text inside": spaces.Dict({"a": spaces.Box(0, 1, (1,)), "b": spaces.Text(5)}),
     "bytes with a sign": spaces.Box(-1, 1, (2,), np.int8),
