@@ -16,19 +16,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed_rl.envs.spaces import action_spec, observation_spec
 from seed_rl.foreign import described
 from seed_rl.settings import Settings
-from seed_rl.specs import (
-    LEGAL_ACTIONS,
-    ActionSpec,
-    ArraySpec,
-    ContinuousSpec,
-    DiscreteSpec,
-    EnvDescription,
-    EnvSpec,
-    MultiDiscreteSpec,
-    choices_of,
-)
+from seed_rl.specs import LEGAL_ACTIONS, ActionSpec, ContinuousSpec, EnvDescription, EnvSpec, choices_of
 from seed_rl.types import EnvOutput
 
 
@@ -233,7 +224,7 @@ def spec_of_spaces(observation: gymnasium.Space[Any], action: gymnasium.Space[An
       CannotBuild: a space can't be sent over the wire; the message lists the supported kinds.
     """
     try:
-        return EnvSpec(_observation_spec(observation), _action_spec(action))
+        return EnvSpec(observation_spec(observation), action_spec(action))
     except ValueError as error:
         raise CannotBuild(str(error)) from error
 
@@ -265,37 +256,6 @@ def random_play(env: VectorEnv, spec: EnvSpec, seed: int = 0) -> Iterator[EnvOut
     while True:
         yield output
         output = step(env, random_actions(spec.action, rng, env.num_envs, legal_actions(spec, output.observation)))
-
-
-def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:
-    if isinstance(space, spaces.Box):
-        return _array_spec("observations", space)
-    if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
-        return {name: _array_spec(f"observation {name}", part) for name, part in space.items()}
-    raise ValueError(f"observations must be a Box or a Dict of Boxes (FlatVectorEnv converts others), got {space}")
-
-
-def _array_spec(subject: str, space: gymnasium.Space[Any]) -> ArraySpec:
-    assert space.shape is not None
-    try:
-        return ArraySpec(tuple(int(n) for n in space.shape), np.dtype(space.dtype).name)
-    except ValueError as error:
-        raise ValueError(f"{subject} can't come from {space}: {error}") from error
-
-
-def _action_spec(space: gymnasium.Space[Any]) -> ActionSpec:
-    if isinstance(space, spaces.Discrete) and space.start == 0:
-        return DiscreteSpec(int(space.n))
-    if isinstance(space, spaces.MultiDiscrete) and len(space.shape) == 1 and not np.any(space.start):
-        return MultiDiscreteSpec(tuple(int(n) for n in space.nvec))
-    if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32:
-        try:
-            return ContinuousSpec(tuple(space.low.tolist()), tuple(space.high.tolist()))
-        except ValueError as error:
-            raise ValueError(f"actions can't come from {space}: {error}") from error
-    raise ValueError(
-        f"actions must be Discrete or MultiDiscrete [K] and start at 0, or a bounded float32 Box [K], got {space}"
-    )
 
 
 def _is_picture(space: gymnasium.Space[Any]) -> bool:
