@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import gymnasium
@@ -206,10 +206,15 @@ def reset(env: VectorEnv, seed: int | None) -> EnvOutput:
 
 
 def step(env: VectorEnv, actions: np.ndarray) -> EnvOutput:
-    """Steps B environments with SAME_STEP autoreset, ignoring the last observations of truncated episodes."""
-    observation, reward, terminated, truncated, _ = env.step(actions)
-    done = terminated | truncated
-    return EnvOutput(np.asarray(reward, np.float32), done, np.zeros_like(done), observation)
+    """Steps B environments with SAME_STEP autoreset, ignoring last observations of truncated episodes in `info`."""
+    observation, reward, terminated, truncated, info = env.step(actions)
+    return EnvOutput(np.asarray(reward, np.float32), *ends_of(terminated, truncated, info), observation)
+
+
+def ends_of(terminated: np.ndarray, truncated: np.ndarray, info: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """`done` and `last`, bool [B], of a step; no output is the `last` unless `SameStep` shows last observations."""
+    done, ended = terminated | truncated, info.get("ended")
+    return (done, np.zeros_like(done)) if ended is None else (done | ended[0], ended[0] | ended[1])
 
 
 def spec_of(env: VectorEnv) -> EnvSpec:

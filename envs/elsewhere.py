@@ -51,7 +51,7 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
         began, steps, ends, low, high = time.monotonic(), 0, 0, np.inf, -np.inf
         while not steps or time.monotonic() < began + seconds:
             output = next(outputs)
-            steps, ends = steps + 1, ends + int(output.done[0])
+            steps, ends = steps + 1, ends + int(output.done[0] and not output.last[0])
             low, high = min(low, *output.reward), max(high, *output.reward)
         rate = steps / (time.monotonic() - began)
     limit = "" if ends else ": if episodes never end, set `max_episode_steps`"

@@ -45,9 +45,10 @@ def alone(make_env: Callable[[], gymnasium.Env]) -> Callable[[], VectorEnv]:
 class ProcessVectorEnv(UniformVectorEnv):
     """Joins the vector environments of several processes, which step in parallel.
 
-    `info` has only `final_obs`, in steps that truncate an episode, and the numbers in `final_info`. The processes and
-    all programs that they start end with this process, however it ends, and their temporary directory (TMPDIR) is
-    removed. Ctrl-C does not reach them. After an error, only `close` may be called.
+    `info` has only `final_obs`, in steps that truncate an episode, the numbers in `final_info`, and `ended` (see
+    `wrappers.SameStep`). The processes and all programs that they start end with this process, however it ends, and
+    their temporary directory (TMPDIR) is removed. Ctrl-C does not reach them. After an error, only `close` may be
+    called.
     """
 
     def __init__(self, makers: Sequence[Callable[[], VectorEnv]], name: str):
@@ -87,12 +88,14 @@ class ProcessVectorEnv(UniformVectorEnv):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments with actions [E, ...]."""
         results = self._ask("step", np.split(np.asarray(actions), self._starts[1:]))
-        observations, *flags, finals, numbers = zip(*results, strict=True)
+        observations, *flags, finals, numbers, ended = zip(*results, strict=True)
         reward, terminated, truncated = map(np.concatenate, flags)
         info: dict[str, Any] = {}
         for start, own in zip(self._starts, numbers, strict=True):
             for index, name, value in own:
                 info = self._add_info(info, {"final_info": {name: value}}, start + index)
+        if ended[0] is not None:
+            info["ended"] = np.concatenate(ended, axis=1)
         if any(final is not None for final in finals):
             parts = [np.full(n, None) if final is None else final for n, final in zip(self._sizes, finals, strict=True)]
             info["final_obs"] = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -229,7 +232,8 @@ def serve() -> None:
                 elif what == "step":
                     *outputs, info = env.step(argument)
                     final_obs = info.get("final_obs") if outputs[3].any() else None
-                    answer = (*outputs, final_obs, final_numbers(info, outputs[2] | outputs[3]))
+                    numbers = final_numbers(info, outputs[2] | outputs[3])
+                    answer = (*outputs, final_obs, numbers, info.get("ended"))
                 else:
                     answer = getattr(env, what)(*argument)
                 reply = pickle.dumps((answer, ""))

@@ -56,10 +56,9 @@ class Steps:
         before = self._observation
         self._observation, reward, terminated, truncated, info = self._env.step(actions)
         reward = np.asarray(reward, np.float32)
-        ended = info.get("ended")  # from `wrappers.SameStep`, which outputs last observations itself
         self.numbers = final_numbers(info, terminated | truncated)
-        if ended is not None:
-            return EnvOutput(reward, terminated | truncated | ended[0], ended[0] | ended[1], self._observation)
+        if "ended" in info:  # from `wrappers.SameStep`, which outputs last observations itself
+            return EnvOutput(reward, *base.ends_of(terminated, truncated, info), self._observation)
         truncated = truncated & ~terminated
         if not truncated.any():
             return EnvOutput(reward, terminated, self._nowhere, self._observation)

@@ -17,6 +17,7 @@ from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
 from seed_rl.experiment import pretrained
+from seed_rl.inference.episodes import EpisodeTracker
 from seed_rl.specs import EnvDescription
 from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.system.signals import Stop
@@ -112,25 +113,22 @@ def play(
     policy.reset(num_envs)
     output = base.reset(env, seed)
     on_output(output)
-    total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+    rows, tracker = np.arange(num_envs), EpisodeTracker(num_envs, max_steps)
     returns: list[float] = []
     lengths: list[int] = []
     began = logged = time.monotonic()
     while left.any() and not (stop is not None and stop.is_set()):
         output = base.step(env, policy.act(output))
         on_output(output)
-        total += output.reward
-        length += 1
-        ends = output.done if max_steps is None else output.done | (length >= max_steps)
-        for index in np.flatnonzero(ends):
+        tracker.step(rows, np.zeros(num_envs, bool), output.reward, output.done, output.last)
+        for index, total, length in (one for ended in tracker.take() for one in zip(*ended, strict=True)):
             if left[index]:
                 left[index] -= 1
-                returns.append(float(total[index]))
-                lengths.append(int(length[index]))
-            total[index] = length[index] = 0
+                returns.append(float(total))
+                lengths.append(int(length))
         if (now := time.monotonic()) - logged > _LOG_SECONDS:
             logged = now
-            remaining = f"the longest at {length.max():,} steps"
+            remaining = f"the longest at {tracker.longest:,} steps"
             if returns:
                 remaining = f"about {(now - began) * (episodes / len(returns) - 1):,.0f} s left"
             _log.info("%d of %d episodes, %s", len(returns), episodes, remaining)

@@ -97,7 +97,7 @@ def film(
     hold = max(1, round(fps * _HOLD_SECONDS))
     films: list[_Append] = []
     picture: np.ndarray | None = None
-    episode, length, score = 1, -1, np.zeros(env.num_envs)
+    episode, length, score, was_last = 1, -1, np.zeros(env.num_envs), False
     with ExitStack() as open_films:
 
         def append(shown: np.ndarray, times: int) -> None:
@@ -111,15 +111,15 @@ def film(
                     append_frame(frame)
 
         def see(output: EnvOutput) -> None:
-            nonlocal picture, episode, length, score
-            length, score = length + 1, score + output.reward
-            ended = length > 0 and output.done[0]
-            if length == max_steps and not ended:  # the environment still shows this episode
+            nonlocal picture, episode, length, score, was_last
+            length, score = length + (not was_last), score + output.reward
+            was_last = output.last[0]
+            if was_last or (length == max_steps and not output.done[0]):  # the environment still shows this episode
                 picture = enlarged(env.picture(output.observation))
-            if picture is not None and (ended or length == max_steps):
+            if picture is not None and length > 0 and (output.done[0] or was_last or length == max_steps):
                 append(picture, hold)
                 episode, length, score = episode + 1, 0, np.zeros(env.num_envs)
-            if episode <= episodes:
+            if episode <= episodes and not was_last:
                 picture = enlarged(env.picture(output.observation))
                 append(picture, 1)
 

@@ -20,7 +20,9 @@ class Episodes(NamedTuple):
 class EpisodeTracker:
     """Adds up the rewards of N environments and collects finished episodes. One thread may step while another takes."""
 
-    def __init__(self, num_envs: int):
+    def __init__(self, num_envs: int, max_steps: int | None = None):
+        """`max_steps` is a length at which episodes are cut off; the next one begins in the same state."""
+        self._max_steps = max_steps
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, np.int64)
         self._over = np.zeros(num_envs, bool)
@@ -42,6 +44,8 @@ class EpisodeTracker:
         self._returns[env_ids] += reward
         self._lengths[env_ids] += moved
         over = moved & (done | last)
+        if self._max_steps is not None:
+            over |= moved & (self._lengths[env_ids] >= self._max_steps)
         if over.any():
             ended = env_ids[over]
             self._ended.append(Episodes(ended, self._returns[ended], self._lengths[ended]))
@@ -55,6 +59,11 @@ class EpisodeTracker:
         self._returns[env_ids] = 0
         self._lengths[env_ids] = 0
         self._over[env_ids] = False
+
+    @property
+    def longest(self) -> int:
+        """The length so far of the longest unfinished episode."""
+        return int(self._lengths.max())
 
     def take(self) -> list[Episodes]:
         """Return the episodes that have ended since the last call."""

@@ -16,6 +16,7 @@ from seed_rl.envs.gym import Gym
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.envs.vector.final import RESTARTS
 from tests.support.registered_envs import Counted
+from tests.support.still import counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
 
@@ -121,6 +122,12 @@ def test_findings_are_lines_of_text():
     assert spec.endswith("turn int32[1]; action Discrete(9); 2 players")
     assert re.fullmatch("1 random steps, .* a second, with rewards from 0 to 0", steps)
     assert ends == "0 ends of episodes: if episodes never end, set `max_episode_steps`"
+
+
+def test_an_end_that_is_reported_a_step_late_is_found_once():
+    _, steps, ends = (int(line.split()[0]) if line[0].isdigit() else 0 for line in findings(counted("Next"), 0.2))
+    assert steps > 20
+    assert abs(steps / 4 - ends) <= 1, "3 steps of an episode on average, and one more"
 
 
 @pytest.mark.parametrize("kind", ["rgba", "grey", "floats", "frames"])

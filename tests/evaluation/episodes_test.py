@@ -1,14 +1,17 @@
 import itertools
 import math
 from collections import Counter
+from contextlib import closing
 
 import numpy as np
 import pytest
 
+from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig, action_of
+from tests.support.still import Still, counted
 
 
 @pytest.fixture
@@ -26,6 +29,16 @@ def test_each_environment_plays_its_share_so_that_short_episodes_are_not_favoure
 def test_a_long_episode_counts_as_it_is(policy):
     played = play(policy, Counting().make(2), 4, seed=1, max_steps=3)  # episodes of 5 and 6 steps
     assert played.lengths.tolist() == [3, 3, 2, 3]
+
+
+@pytest.mark.parametrize(("max_steps", "lengths"), [(None, [2, 2, 3, 3, 4, 4, 2]), (3, [2, 2, 3, 3, 3, 3, 1])])
+def test_an_episode_whose_end_is_reported_a_step_late_is_as_long_as_in_training(max_steps, lengths):
+    results = []
+    for mode in ("Same", "Next"):
+        with closing(make_elsewhere(counted(mode), 2)) as env:
+            results.append(play(Still(), env, 7, seed=1, max_steps=max_steps))
+    assert [played.lengths.tolist() for played in results] == [lengths] * 2
+    assert results[0].returns.tolist() == results[1].returns.tolist()
 
 
 def test_a_return_is_the_sum_of_an_episodes_rewards(policy):

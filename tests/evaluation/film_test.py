@@ -4,10 +4,12 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
+from seed_rl.envs.base import ObservationPictures
 from seed_rl.envs.catch import Catch
 from seed_rl.evaluation.film import Limits, captioned, enlarged, film
 from seed_rl.evaluation.policy import load_policy
 from tests.support.full_disk import largest_file
+from tests.support.still import Still, counted
 
 FPS = 5.0
 HELD = 5  # pictures in a second
@@ -59,6 +61,18 @@ def test_an_episode_that_is_cut_off_ends_in_the_film_as_well(policy, watched, tm
     assert played.lengths.tolist() == [4, 4, 1]
     shown = [text.partition("   ")[0] for text in captions]
     assert shown == [f"episode {n}" for n, steps in ((1, 4), (2, 4), (3, 1)) for _ in range(steps + 1)]
+
+
+@pytest.mark.parametrize("max_steps", [None, 2, 3])
+def test_an_episode_whose_end_is_reported_a_step_late_has_the_same_film(tmp_path, monkeypatch, max_steps):
+    shown = {"Same": [], "Next": []}
+    for mode, captions in shown.items():
+        drawn = lambda picture, text, captions=captions: captions.append(text) or captioned(picture, text)  # noqa: E731
+        monkeypatch.setattr("seed_rl.evaluation.film.captioned", drawn)
+        env = ObservationPictures(counted(mode).make(1), lambda numbers: np.full((8, 8, 3), numbers[2], np.uint8))
+        film(Still(), env, 3, seed=2, paths=[str(tmp_path / f"{mode}.gif")], fps=FPS, max_steps=max_steps)
+    assert shown["Next"] == shown["Same"]
+    assert shown["Same"][2] == "episode 1   score 3"
 
 
 def test_a_film_is_complete_at_its_limits(policy, watched, tmp_path):
