@@ -40,8 +40,9 @@ class Tolerance:
 class Checked(gymnasium.Wrapper):
     """An environment whose results are checked against its spaces, and which restarts after an error.
 
-    After an error in `reset` or `step`, which is logged, the environment is rebuilt. An episode that it interrupted is
-    truncated: its last observation is the one before the error. `info` has only `numbers_of` an episode that ends, with
+    After an error in `reset` or `step`, which is logged, the environment is rebuilt, with a seed that follows from its
+    last seed and the number of restarts since. An episode that it interrupted is truncated: the step that failed leads
+    to the observation before it, without a reward. `info` has only `numbers_of` an episode that ends, with
     the number of restarts; merging more over all environments at every step would cost time. Every method raises
 
     - CannotBuild: a result is not what the environment declares;
@@ -61,6 +62,8 @@ class Checked(gymnasium.Wrapper):
         super().__init__(make())
         self._make, self._name, self._tolerance = make, name, tolerance
         self._restarts = 0  # since the last end of an episode
+        self._seeds: np.random.SeedSequence | None = None  # of the environments that are rebuilt
+        self._next_seed: int | None = None  # of an environment that has just been rebuilt
         self._observation: Any = None
         for part in ("observation_space", "action_space"):
             if not isinstance(space := getattr(self.env, part, None), gymnasium.Space):
@@ -69,12 +72,15 @@ class Checked(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts a new episode."""
+        if seed is not None:
+            self._seeds = np.random.SeedSequence(seed)
         while True:
             try:
-                returned = self.env.reset(seed=seed, options=options)
+                returned = self.env.reset(seed=self._next_seed if seed is None else seed, options=options)
                 break
             except (Exception, SystemExit) as error:
                 self._restart("reset", error)
+        self._next_seed = None
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self._wrong("the result of reset", "(observation, info)", _described(returned))
         self._check("observation of reset", self.observation_space, returned[0])
@@ -126,6 +132,8 @@ class Checked(gymnasium.Wrapper):
             raise failed from error
         _log.warning("%s; it restarts (error %d in %d episodes)", failed, tolerance.errors, tolerance.finished)
         self._restarts += 1
+        if self._seeds is not None:
+            self._next_seed = int(self._seeds.spawn(1)[0].generate_state(1)[0]) >> 1  # less than 2^31
         try:
             self.env.close()
         except Exception as unclosed:

@@ -213,6 +213,29 @@ def test_a_reset_that_fails_is_repeated_with_its_seed():
     assert RESTARTS not in env.step(0)[4], "each is told once"
 
 
+def test_an_environment_that_is_rebuilt_has_the_seed_that_its_first_one_and_its_restarts_say():
+    def seeds(first):
+        made = iter([Flaky(5), Flaky(0), Flaky(2), Flaky()])
+        env = Checked(made.__next__, "the game", Tolerance(1.0, finished=9))
+        env.reset(seed=first)
+        env.step(0)
+        env.step(0)
+        found = []
+        for _ in range(6):
+            found.append(int(env.reset()[0][0]))
+            while not any(env.step(0)[2:4]):
+                pass
+        return found
+
+    first = seeds(3)
+    assert (first[0], first[3:]) == (-1, [-1] * 3), "only the first episode of each has a seed"
+    assert len({3, *first}) == 4
+    assert min(first[1:3]) >= 0
+    assert seeds(3) == first
+    assert set(seeds(4)) & set(first) == {-1}
+    assert set(seeds(None)) == {-1}
+
+
 def test_a_reset_does_not_change_the_last_observation_of_the_episode_before():
     class InPlace(Counted):
         own = np.zeros(3, np.int64)
