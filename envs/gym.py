@@ -75,7 +75,8 @@ class Gym(EnvConfig):
     """Turn RGB frames into gray ones, in the actor."""
     failing_episodes: UnitInterval = 0.1
     """Share of a group's episodes that may end in an error. The environment is then rebuilt, and the episode truncated
-    at its last good step. More errors, or one before the group's first end of an episode, end the actor."""
+    as if the step that failed had changed nothing. More errors, or one before the group's first end of an episode, end
+    the actor."""
     action_mask: str = "auto"
     """Where to find the mask of legal actions. `auto`: the key `action_mask` or `legal_action_mask` of the observation
     or `info`, or the environment's method `action_masks`; `none`: all actions are legal; otherwise another key."""
