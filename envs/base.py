@@ -208,7 +208,13 @@ def reset(env: VectorEnv, seed: int | None) -> EnvOutput:
 def step(env: VectorEnv, actions: np.ndarray) -> EnvOutput:
     """Steps B environments with SAME_STEP autoreset, ignoring last observations of truncated episodes in `info`."""
     observation, reward, terminated, truncated, info = env.step(actions)
-    return EnvOutput(np.asarray(reward, np.float32), *ends_of(terminated, truncated, info), observation)
+    return EnvOutput(as_float32(reward), *ends_of(terminated, truncated, info), observation)
+
+
+@np.errstate(over="ignore")
+def as_float32(values: Any) -> np.ndarray:
+    """Converts rewards to float32, too large ones to infinity."""
+    return np.asarray(values, np.float32)
 
 
 def ends_of(terminated: np.ndarray, truncated: np.ndarray, info: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import VectorEnv, VectorWrapper
 
 from seed_rl.envs import base
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
@@ -59,13 +59,25 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
     return [f"{spec}{f'; {config.players} players' * (config.players > 1)}", taken, f"{ends} ends of episodes{limit}"]
 
 
+class _Tried(VectorWrapper):
+    """Remembers the rewards of the last step as they came."""
+
+    rewards: Any = 0.0
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        results = self.env.step(actions)
+        self.rewards = results[1]
+        return results
+
+
 def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
     """Yields the outputs of random play after checking each.
 
     Raises:
       CannotBuild: an output does not match the spec, or is not finite.
     """
-    for output in base.random_play(env, spec):
+    tried = _Tried(env)
+    for output in base.random_play(tried, spec):
         tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
         parts = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
         for subject, values, part in [*parts, ("reward", output.reward, ArraySpec((), "float32"))]:
@@ -73,8 +85,9 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
             came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape[1:]))}]"
             if came != str(part):
                 raise CannotBuild(f"{title}: {subject} is declared as {part}, but came as {came}")
-            if not np.isfinite(tensor).all():
-                raise CannotBuild(f"{title}: {subject} must be finite, but came as {tensor[~np.isfinite(tensor)][0]}")
+            if not (finite := np.isfinite(tensor)).all():
+                own = np.broadcast_to(tried.rewards, tensor.shape) if subject == "reward" else tensor
+                raise CannotBuild(f"{title}: {subject} must be finite in {tensor.dtype}, but came as {own[~finite][0]}")
         yield output
 
 

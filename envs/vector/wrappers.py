@@ -160,6 +160,7 @@ class FlatVectorEnv(VectorWrapper):
             info = {**info, "final_obs": replaced(flat, which, final)}
         return flat, np.asarray(reward, np.float64), terminated, truncated, info
 
+    @np.errstate(over="ignore")  # what is too large for float32 becomes infinity
     def _flatten(self, observation: Any) -> Any:
         flat = {}
         for part in self._parts:

@@ -55,7 +55,7 @@ class Steps:
             self._cut = self._actions = None
         before = self._observation
         self._observation, reward, terminated, truncated, info = self._env.step(actions)
-        reward = np.asarray(reward, np.float32)
+        reward = base.as_float32(reward)
         self.numbers = final_numbers(info, terminated | truncated)
         if "ended" in info:  # from `wrappers.SameStep`, which outputs last observations itself
             return EnvOutput(reward, *base.ends_of(terminated, truncated, info), self._observation)

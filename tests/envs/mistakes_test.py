@@ -84,7 +84,7 @@ def test_an_error_keeps_its_reason_and_its_place(options, sentence):
     [
         ({"step": "crash", "vectorization": "async"}, f"^the process of {ID} ended in step: SIGSEGV"),
         ({"step": "crash"}, rf"the process of an environment of suite 'gym' \({ID}\) ended in step: SIGSEGV"),
-        ({"observation": "nan"}, rf"suite 'gym' \({ID}\): observation must be finite, but came as nan"),
+        ({"observation": "nan"}, rf"suite 'gym' \({ID}\): observation must be finite in float32, but came as nan"),
     ],
     ids=str,
 )
@@ -92,6 +92,15 @@ def test_an_error_keeps_its_reason_and_its_place(options, sentence):
 def test_mistakes_are_found_when_the_spec_is_read(options, sentence):
     with pytest.raises((CannotBuild, EnvironmentFailed), match=sentence):
         probed_spec(mistaken(**options))
+
+
+@pytest.mark.filterwarnings("error:.*overflow")
+def test_what_is_too_large_for_float32_is_a_sentence_and_not_a_warning():
+    output = tried(mistaken(reward="huge", observation="three huge", space="doubles"))
+    assert output.reward.tolist() == [np.inf] * 2
+    assert output.observation.tolist() == [[np.inf] * 3] * 2
+    with pytest.raises(CannotBuild, match=r"Mistaken-v0\): reward must be finite in float32, but came as 1e\+300$"):
+        probed_spec(mistaken(reward="huge"))
 
 
 def test_odd_names_of_observations_are_replaced_by_their_positions():

@@ -12,6 +12,7 @@ BOX = spaces.Box(-1, 1, (3,), np.float32)
 FINE = np.zeros(3, np.float32)
 SPACES = {"pair": spaces.MultiDiscrete([3, 3]), "bits": spaces.MultiBinary(2)}
 SPACES |= {"parts": spaces.Dict({"a": BOX, "b": BOX}), "two": spaces.Tuple([BOX, BOX])}
+SPACES |= {"doubles": spaces.Box(-np.inf, np.inf, (3,), np.float64)}
 SPACES |= {"names": spaces.Dict({"é": BOX, "": BOX, "x" * 300: BOX, "plain": BOX})}
 FRAME = np.full((20, 30, 3), 255, np.uint8)
 
@@ -28,6 +29,8 @@ VALUES = {
     "ragged": lambda: [[0.0], [0.0, 0.0]],
     "text": lambda: "zero",
     "nothing": lambda: None,
+    "huge": lambda: 1e300,
+    "three huge": lambda: np.full(3, 1e300),
     "nan": lambda: np.full(3, np.nan, np.float32),
     "half": lambda: {"a": FINE},
     "all": lambda: dict.fromkeys(SPACES["names"], FINE),
