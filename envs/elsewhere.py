@@ -5,7 +5,7 @@ import functools
 import itertools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from seed_rl.envs import base
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
 from seed_rl.envs.vector.processes import ProcessVectorEnv
-from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec
+from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, choices_of
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
     """
     if type(config).spec is not EnvConfig.spec:
         return config.spec()
-    with contextlib.closing(make_elsewhere(config, config.players)) as env:
+    with contextlib.closing(_elsewhere(config, config.make_probe)) as env:
         spec = base.spec_of(env)
         list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
     if isinstance(spec.action, ContinuousSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
@@ -45,7 +45,10 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
 def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
     """Describes a config's environments in a few lines, after random steps; raises the errors of `probed_spec`."""
     spec = probed_spec(config)
-    with contextlib.closing(make_elsewhere(config, config.players)) as env:
+    count = sum(choices_of(spec.action))
+    masks = f"; action masks of {count} values" if spec.has_mask else "; no action masks" if count else ""
+    players = f"; {config.players} players" if config.players > 1 else ""
+    with contextlib.closing(_elsewhere(config, config.make_probe)) as env:
         outputs = _checked_outputs(config.title, env, spec)
         next(outputs)
         began, steps, ends, low, high = time.monotonic(), 0, 0, np.inf, -np.inf
@@ -56,7 +59,7 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
         rate = steps / (time.monotonic() - began)
     limit = "" if ends else ": if episodes never end, set `max_episode_steps`"
     taken = f"{steps} random steps, {rate:,.0f} a second, with rewards from {low:g} to {high:g}"
-    return [f"{spec}{f'; {config.players} players' * (config.players > 1)}", taken, f"{ends} ends of episodes{limit}"]
+    return [f"{spec}{masks}{players}", taken, f"{ends} ends of episodes{limit}"]
 
 
 class _Tried(VectorWrapper):
@@ -97,10 +100,14 @@ def make_elsewhere(config: EnvConfig, num_envs: int) -> VectorEnv:
     Raises:
       CannotBuild, EnvironmentFailed: see `ProcessVectorEnv`.
     """
+    return _elsewhere(config, functools.partial(config.make, num_envs))
+
+
+def _elsewhere(config: EnvConfig, make: Callable[[], VectorEnv]) -> VectorEnv:
     try:
-        return ProcessVectorEnv([functools.partial(config.make, num_envs)], config.title)
+        return ProcessVectorEnv([make], config.title)
     except CannotBuild:
-        return config.make(num_envs)
+        return make()
 
 
 def watch_elsewhere(config: EnvConfig) -> Watchable:

@@ -1,23 +1,27 @@
 """Action masks of environments: where they are found, what is packed, and what is refused."""
 
+import dataclasses
 import json
 from contextlib import closing
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from seed_rl.actor.steps import Steps
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed, legal_actions, random_actions
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, legal_actions, random_actions
 from seed_rl.envs.conformance import check_suite
+from seed_rl.envs.elsewhere import findings
 from seed_rl.envs.gym import Gym
+from seed_rl.envs.vector.masks import packed
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec
 
 ID = "tests.support.registered_envs:Masked-v0"
 BITS = ArraySpec((1,), "uint8")
 
 
-def masked(place="action_mask", levers="choices", allows="some", **settings):
-    options = {"place": place, "levers": levers, "allows": allows}
+def masked(place="action_mask", levers="choices", allows="some", first_in="reset 1", **settings):
+    options = {"place": place, "levers": levers, "allows": allows, "first_in": first_in}
     return Gym(ID, options=json.dumps(options), **settings)
 
 
@@ -71,6 +75,46 @@ def test_an_episode_may_end_without_a_legal_action(make):
 def test_what_is_wrong_is_said(config, kind, sentence):
     with pytest.raises(kind, match=f"^{ID}.*{sentence}"), closing(config.make(2)) as env:
         env.reset(seed=1)
+
+
+@pytest.mark.parametrize("first_in", ["reset 2", "step"])
+def test_a_mask_that_would_be_ignored_is_found_before_training(make, first_in):
+    config = masked(levers="from one", first_in=first_in)
+    with pytest.raises(CannotBuild, match=rf"^{ID} has an action mask in info\['action_mask'\], but had none at the f"):
+        findings(config)
+    findings(dataclasses.replace(config, action_mask="none"), seconds=0.0)
+    env = make(config, 2)
+    env.reset(seed=1)
+    for _ in range(20):  # training checks nothing
+        env.step(np.zeros(2, np.int32))
+
+
+class Told(UniformVectorEnv):
+    """Has masks of these lengths in its `info`, one result after another."""
+
+    def __init__(self, *lengths):
+        super().__init__(2, spaces.Box(-1, 1, (1,)), spaces.Discrete(3))
+        self._lengths = iter(lengths)
+
+    def reset(self, **_):
+        return np.zeros((2, 1), np.float32), self._info()
+
+    def step(self, actions):
+        nothing = np.zeros(2, bool)
+        return np.zeros((2, 1), np.float32), nothing.astype(float), nothing, nothing, self._info()
+
+    def _info(self):
+        length = next(self._lengths)
+        return {"action_mask": np.ones((2, length))} if length else {}
+
+
+def test_masks_of_a_native_vector_environment_are_those_of_its_first_reset():
+    actions = np.zeros(2, np.int32)
+    with pytest.raises(CannotBuild, match="^Told: action_mask had 3 values in the first reset, but came with 4$"):
+        packed(Told(3, 4), name="Told", in_info=True).step(actions)
+    with pytest.raises(CannotBuild, match=r"^Told has an action mask in info\['action_mask'\], but had none at the f"):
+        packed(Told(0, 3), name="Told", in_info=True, probed=True).step(actions)
+    packed(Told(0, 3), name="Told", in_info=True).step(actions)
 
 
 def test_a_mask_of_combinations_makes_them_one_choice(make):

@@ -128,7 +128,7 @@ def test_an_environment_that_is_only_known_here_is_made_here():
 
 def test_findings_are_lines_of_text():
     spec, steps, ends = findings(PettingZoo(), seconds=0.0)
-    assert spec.endswith("turn int32[1]; action Discrete(9); 2 players")
+    assert spec.endswith("turn int32[1]; action Discrete(9); action masks of 9 values; 2 players")
     assert re.fullmatch("1 random steps, .* a second, with rewards from 0 to 0", steps)
     assert ends == "0 ends of episodes: if episodes never end, set `max_episode_steps`"
 

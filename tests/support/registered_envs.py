@@ -70,6 +70,7 @@ SENSES = {
 LEVERS = {
     "choices": spaces.MultiDiscrete([2, 3]),
     "table of choices": spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, -1], [0, 7]]),
+    "from one": spaces.Discrete(1),
     "from three": spaces.Discrete(4, start=3),
     "vector": spaces.Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32)),
     "matrix of doubles": spaces.Box(-0.1, 0.7, (2, 2), np.float64),
@@ -113,12 +114,14 @@ class Echo(gymnasium.Env):
 class Masked(gymnasium.Env):
     """Allows each value of its choices half of the time, and fails if another is taken.
 
-    One episode in two is terminated, with an action mask of zeros, the others are truncated, without a mask.
+    One episode in two is terminated, with an action mask of zeros, the others are truncated, without a mask. The first
+    mask comes in this reset, or in a step.
     """
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
 
-    def __init__(self, place="action_mask", levers="choices", allows="some"):
+    def __init__(self, place="action_mask", levers="choices", allows="some", first_in="reset 1"):
+        self._first_in, self._resets = first_in, 0
         self.action_space = LEVERS[levers]
         self._place, self._allows = place, allows
         self._sizes = getattr(self.action_space, "nvec", [getattr(self.action_space, "n", 1)])
@@ -131,14 +134,17 @@ class Masked(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        return self._observe(False)
+        self._resets += 1
+        observation, info = self._observe(False)
+        return observation, info if self._first_in in ("reset 1", f"reset {self._resets}") else {}
 
     def step(self, action):
         for chosen, allowed, start in zip(np.atleast_1d(action), self._mask, self._starts(), strict=True):
             assert allowed[chosen - start], f"{action} is illegal"
         ends, even = self.np_random.random() < 0.25, self.np_random.random() < 0.5
         observation, info = self._observe(ends)
-        return observation, 1.0, bool(ends and even), bool(ends and not even), {} if ends and not even else info
+        told = {} if (ends and not even) or self._first_in == "reset 2" else info
+        return observation, 1.0, bool(ends and even), bool(ends and not even), told
 
     def _starts(self):
         return np.atleast_1d(self.action_space.start)
