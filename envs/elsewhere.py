@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from seed_rl.types import EnvOutput
 _log = logging.getLogger(__name__)
 
 _PROBED_STEPS = 5
+_PATIENCE = 5.0  # seconds of a trial after which to say what it waits for
 _FAR = 1e6  # magnitude of action bounds that deserves a warning
 
 
@@ -34,7 +36,7 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
     """
     if type(config).spec is not EnvConfig.spec:
         return config.spec()
-    with contextlib.closing(_elsewhere(config, config.make_probe)) as env:
+    with _tried(config) as env:
         spec = base.spec_of(env)
         list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
     if isinstance(spec.action, ContinuousSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
@@ -48,7 +50,7 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
     count = sum(choices_of(spec.action))
     masks = f"; action masks of {count} values" if spec.has_mask else "; no action masks" if count else ""
     players = f"; {config.players} players" if config.players > 1 else ""
-    with contextlib.closing(_elsewhere(config, config.make_probe)) as env:
+    with _tried(config) as env:
         outputs = _checked_outputs(config.title, env, spec)
         next(outputs)
         began, steps, ends, low, high = time.monotonic(), 0, 0, np.inf, -np.inf
@@ -57,8 +59,9 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
             steps, ends = steps + 1, ends + int(output.done[0] and not output.last[0])
             low, high = min(low, *output.reward), max(high, *output.reward)
         rate = steps / (time.monotonic() - began)
+    speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
     limit = "" if ends else ": if episodes never end, set `max_episode_steps`"
-    taken = f"{steps} random steps, {rate:,.0f} a second, with rewards from {low:g} to {high:g}"
+    taken = f"{steps} random steps, {speed} a second, with rewards from {low:g} to {high:g}"
     return [f"{spec}{masks}{players}", taken, f"{ends} ends of episodes{limit}"]
 
 
@@ -67,20 +70,48 @@ class _Tried(VectorWrapper):
 
     rewards: Any = 0.0
 
+    def __init__(self, env: VectorEnv, begins: Callable[[str], None]):
+        """`begins` is called with the name of each call that begins."""
+        super().__init__(env)
+        self._begins, self._numbers = begins, itertools.count(1)
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        self._begins("the reset")
+        return self.env.reset(**options)
+
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        self._begins(f"step {next(self._numbers)}")
         results = self.env.step(actions)
         self.rewards = results[1]
         return results
 
 
-def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
+@contextlib.contextmanager
+def _tried(config: EnvConfig) -> Iterator[_Tried]:
+    """Builds an environment, or game, to try out; as long as that takes, logs now and then what it waits for."""
+    calls, over = ["the construction or first reset"], threading.Event()
+
+    def remind() -> None:
+        seconds = _PATIENCE
+        while not over.wait(seconds):
+            _log.info("waiting for %s of %s", calls[-1], config.title)
+            seconds *= 2
+
+    threading.Thread(target=remind, daemon=True).start()
+    try:
+        with contextlib.closing(_elsewhere(config, config.make_probe)) as env:
+            yield _Tried(env, lambda call: calls.__setitem__(-1, call))
+    finally:
+        over.set()
+
+
+def _checked_outputs(title: str, env: _Tried, spec: EnvSpec) -> Iterator[EnvOutput]:
     """Yields the outputs of random play after checking each.
 
     Raises:
       CannotBuild: an output does not match the spec, or is not finite.
     """
-    tried = _Tried(env)
-    for output in base.random_play(tried, spec):
+    for output in base.random_play(env, spec):
         tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
         parts = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
         for subject, values, part in [*parts, ("reward", output.reward, ArraySpec((), "float32"))]:
@@ -89,7 +120,7 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
             if came != str(part):
                 raise CannotBuild(f"{title}: {subject} is declared as {part}, but came as {came}")
             if not (finite := np.isfinite(tensor)).all():
-                own = np.broadcast_to(tried.rewards, tensor.shape) if subject == "reward" else tensor
+                own = np.broadcast_to(env.rewards, tensor.shape) if subject == "reward" else tensor
                 raise CannotBuild(f"{title}: {subject} must be finite in {tensor.dtype}, but came as {own[~finite][0]}")
         yield output
 

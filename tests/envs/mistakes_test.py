@@ -139,6 +139,24 @@ def test_an_end_that_is_reported_a_step_late_is_found_once():
     assert abs(steps / 4 - ends) <= 1, "3 steps of an episode on average, and one more"
 
 
+@pytest.mark.parametrize(("call", "name"), [("reset", "the reset"), ("step", "step 1")])
+def test_who_waits_is_told_for_what(monkeypatch, caplog, wait_for, call, name):
+    class Slow(Catch):
+        suite = "slow"
+
+        def make(self, num_envs):
+            env = super().make(num_envs)
+            called = getattr(env, call)
+            told = f"waiting for {name} of an environment of suite 'slow'"
+            waiting = lambda *a, **b: (wait_for(lambda: told in caplog.text), called(*a, **b))[1]  # noqa: E731
+            monkeypatch.setattr(env, call, waiting)
+            return env
+
+    monkeypatch.setattr("seed_rl.envs.elsewhere._PATIENCE", 0.01)
+    caplog.set_level("INFO")
+    findings(Slow(), seconds=0.0)
+
+
 @pytest.mark.parametrize("kind", ["rgba", "grey", "floats", "frames"])
 def test_every_kind_of_picture_is_shown(kind):
     with closing(mistaken(render=kind).watch()) as env:
