@@ -139,23 +139,6 @@ def test_an_end_that_is_reported_a_step_late_is_found_once():
     assert abs(steps / 4 - ends) <= 1, "3 steps of an episode on average, and one more"
 
 
-@pytest.mark.parametrize(
-    ("options", "remark"),
-    [
-        ({"observation": "sixes"}, "observation is declared as -1 to 1, but came as 6, which is allowed"),
-        (
-            {"observation": "parts beyond", "space": "parts"},
-            "observation b is declared as -1 to 1, but came as -2, which is allowed",
-        ),
-        ({"observation": "growing"}, "observation is declared as -1 to 1, but came as 1.25, which is allowed"),
-    ],
-)
-def test_an_observation_beyond_its_bounds_is_a_remark(options, remark):
-    *_, ends, last = findings(mistaken(**options), seconds=0.3)
-    assert "ends of episodes" in ends
-    assert last == remark
-
-
 @pytest.mark.parametrize(("call", "name"), [("reset", "the reset"), ("step", "step 1")])
 def test_who_waits_is_told_for_what(monkeypatch, caplog, wait_for, call, name):
     class Slow(Catch):
