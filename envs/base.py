@@ -116,10 +116,6 @@ class EnvConfig(Settings, abc.ABC):
     def make(self, num_envs: int) -> VectorEnv:
         """Builds `num_envs` environments, or rows of `players`, with SAME_STEP autoreset and spaces as in `spec`."""
 
-    def make_probe(self) -> VectorEnv:
-        """Builds one environment or game as `make` does; steps may also check what would cost time in training."""
-        return self.make(self.players)
-
     def spec(self) -> EnvSpec:
         """Observations and actions of one environment or player; by default, builds one to find out."""
         with contextlib.closing(self.make(self.players)) as env:

@@ -125,8 +125,6 @@ class Checked(gymnasium.Wrapper):
 
     def _restart(self, method: str, error: BaseException) -> None:
         """Rebuilds the environment, or raises EnvironmentFailed if there were too many errors."""
-        if isinstance(error, CannotBuild):  # from a wrapper of this package
-            raise error
         failed = failure(f"{self._name} failed in {method}", error)
         tolerance = self._tolerance
         tolerance.errors += 1

@@ -99,7 +99,7 @@ def _tried(config: EnvConfig) -> Iterator[_Tried]:
 
     threading.Thread(target=remind, daemon=True).start()
     try:
-        with contextlib.closing(_elsewhere(config, config.make_probe)) as env:
+        with contextlib.closing(make_elsewhere(config, config.players)) as env:
             yield _Tried(env, lambda call: calls.__setitem__(-1, call))
     finally:
         over.set()
@@ -131,14 +131,10 @@ def make_elsewhere(config: EnvConfig, num_envs: int) -> VectorEnv:
     Raises:
       CannotBuild, EnvironmentFailed: see `ProcessVectorEnv`.
     """
-    return _elsewhere(config, functools.partial(config.make, num_envs))
-
-
-def _elsewhere(config: EnvConfig, make: Callable[[], VectorEnv]) -> VectorEnv:
     try:
-        return ProcessVectorEnv([make], config.title)
+        return ProcessVectorEnv([functools.partial(config.make, num_envs)], config.title)
     except CannotBuild:
-        return make()
+        return config.make(num_envs)
 
 
 def watch_elsewhere(config: EnvConfig) -> Watchable:

@@ -129,14 +129,8 @@ class Gym(EnvConfig):
         return watched(self.make, 1, self.id, "EnvPool's environments don't render" if self.envpool else "")
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
-        return self._make(num_envs, {**json.loads(self.options), **more_options}, probed=False)
-
-    def make_probe(self) -> VectorEnv:
-        """As `make`; a step raises CannotBuild if it gives an action mask and the reset gave none."""
-        return self._make(1, json.loads(self.options), probed=True)
-
-    def _make(self, num_envs: int, options: dict[str, Any], probed: bool) -> VectorEnv:
-        env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options, probed)
+        options = {**json.loads(self.options), **more_options}
+        env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if mode == AutoresetMode.NEXT_STEP:
             env = SameStep(env)
@@ -148,18 +142,18 @@ class Gym(EnvConfig):
             failed.callback(env.close)
             masks = places_of(self.action_mask)
             flat: VectorEnv = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale, masks)
-            flat = packed(flat, self.action_mask, self.id, in_info=native, probed=probed)
+            flat = packed(flat, self.action_mask, self.id, in_info=native)
             spec_of(flat)
             failed.pop_all()
         return flat
 
-    def _make_gymnasium(self, num_envs: int, options: dict[str, Any], probed: bool) -> VectorEnv:
+    def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()
         if self.vectorization == "vector_entry_point":
             with sentences_of(self.id):
                 import_package_of(self.id)
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
-        masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[], probed=probed)
+        masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
         make_one = functools.partial(_make_one, self.id, options, self.wrappers, masked)
         checked = functools.partial(Checked, make_one, self.id, Tolerance(self.failing_episodes))
         if self.vectorization == "async":

@@ -3,8 +3,9 @@
 Shapes: E environments, N values, which are A actions or the values of K choices one after another.
 """
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import gymnasium
@@ -28,32 +29,26 @@ def places_of(setting: str) -> tuple[str, ...]:
     return _PLACES.get(setting, (setting,))
 
 
-def with_mask(
-    env: gymnasium.Env, name: str, setting: str, known: list[tuple[str, int]], probed: bool = False
-) -> gymnasium.Env:
+def with_mask(env: gymnasium.Env, name: str, setting: str, known: list[tuple[str, int]]) -> gymnasium.Env:
     """Puts the action mask that an environment gives elsewhere into its observation.
 
-    If it has choices, but no mask in the observation, a reset shows whether there is one elsewhere.
+    If it has choices, but no mask in the observation, a reset and a step show whether there is one elsewhere.
 
     Args:
       env: the environment.
       name: its name in messages.
       setting: `Gym.action_mask`.
       known: where the first of several equal environments gives its mask, and N; filled in by its call.
-      probed: whether steps raise CannotBuild if they give a mask that would be ignored.
+
+    Raises:
+      CannotBuild: there is a mask in the step, but none in the reset.
     """
-    if not _may_have(env, places := places_of(setting)):
-        return env
-    known += [] if known else [_found(env, name, places)]
+    known += [] if known else [_found(env, name, places_of(setting))]
     place, size = known[0]
-    if place:
-        return _MaskInObservation(env, place, size)
-    return _Unmasked(env, name, places) if probed else env
+    return _MaskInObservation(env, place, size) if place else env
 
 
-def packed(
-    env: VectorEnv, setting: str = "auto", name: str = "an environment", in_info: bool = False, probed: bool = False
-) -> VectorEnv:
+def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", in_info: bool = False) -> VectorEnv:
     """Packs action masks to bits in the observation, as `specs.EnvSpec` says; without masks, returns `env`.
 
     Steps raise EnvironmentFailed if an environment allows no action, except at the end of an episode.
@@ -64,14 +59,14 @@ def packed(
       setting: `Gym.action_mask`.
       name: name of the environments in messages.
       in_info: whether to look into the `info` of a reset as well.
-      probed: whether steps raise CannotBuild if their `info` has a mask that would be ignored.
 
     Raises:
+      CannotBuild: see `with_mask`.
       ValueError: the masks have another size, or there are none where the setting says.
     """
     tensors, places = named(env.single_observation_space), places_of(setting)
-    in_info = in_info and bool(places and choices_of(spec_of(env).action))
-    info = env.reset()[1] if in_info else {}
+    looks = in_info and places and choices_of(spec_of(env).action)
+    info = env.reset()[1] if looks else {}
     for place in places:
         keys = sorted((key for key in tensors if f"{key}/".startswith(f"{place}/")), key=len)  # 10 comes after 9
         if keys or place in info:
@@ -81,7 +76,10 @@ def packed(
                 remedy = f"keys = ('-{place}',) drops it"
             return _PackedMasks(env, name, place, keys, sum(sizes), remedy)
     if setting in _PLACES:
-        return _AllUnmasked(env, name, places) if in_info and probed else env
+        if looks:
+            later = env.step(env.action_space.sample())[-1]
+            _refuse(name, [place for place in places if place in later])
+        return env
     raise ValueError(f"neither the observation nor info has an action mask {setting!r} (Gym.action_mask)")
 
 
@@ -102,48 +100,6 @@ class _MaskInObservation(gymnasium.Wrapper):
     def _with_mask(self, observation: Any, *rest: Any) -> Any:
         mask = _mask_of(self.env, self._place, rest[-1])
         return {**named(observation), self._place: self._absent if mask is None else mask}, *rest
-
-
-class _Unmasked(gymnasium.Wrapper):
-    """Raises CannotBuild if a mask comes after all, since the first reset gave none."""
-
-    def __init__(self, env: gymnasium.Env, name: str, places: tuple[str, ...]):
-        super().__init__(env)
-        self._name, self._places = name, places
-
-    def reset(self, **options: Any) -> Any:
-        return self._checked(self.env.reset(**options))
-
-    def step(self, action: Any) -> Any:
-        return self._checked(self.env.step(action))
-
-    def _checked(self, returned: Any) -> Any:
-        info = _info_of(returned)
-        _refuse(self._name, [place for place in self._places if _mask_of(self.env, place, info) is not None])
-        return returned
-
-
-class _AllUnmasked(VectorWrapper):
-    """The same for vector environments, whose masks are in `info`."""
-
-    def __init__(self, env: VectorEnv, name: str, places: tuple[str, ...]):
-        super().__init__(env)
-        self._name, self._places = name, places
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        *rest, info = self.env.step(actions)
-        _refuse(self._name, [place for place in self._places if place in info])
-        return *rest, info
-
-
-def _refuse(name: str, places: list[str]) -> None:
-    """Raises CannotBuild if there are masks in any places."""
-    if places:
-        where = f"{_METHOD}()" if places[0] == _METHOD else f"info[{places[0]!r}]"
-        raise CannotBuild(
-            f"{name} has an action mask in {where}, but had none at the first reset, so it would be ignored: give it "
-            "at every reset and step, or set Gym.action_mask = 'none'"
-        )
 
 
 class _PackedMasks(VectorWrapper):
@@ -199,24 +155,38 @@ class _PackedMasks(VectorWrapper):
         return {key: value for key, value in named(observation).items() if key not in self._keys}
 
 
-def _may_have(env: gymnasium.Env, places: tuple[str, ...]) -> bool:
-    """Whether an environment may have a mask elsewhere than in its observation."""
+def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str, int]:
     observation, action = (getattr(env, f"{part}_space", None) for part in ("observation", "action"))
     seen = isinstance(observation, spaces.Dict) and any(place in observation.spaces for place in places)
-    return bool(places) and not seen and not (isinstance(action, spaces.Box) and action.dtype.kind == "f")
-
-
-def _info_of(returned: Any) -> Mapping[str, Any]:
-    return returned[-1] if isinstance(returned, tuple) and returned and isinstance(returned[-1], Mapping) else {}
-
-
-def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str, int]:
+    if not places or seen or (isinstance(action, spaces.Box) and action.dtype.kind == "f"):
+        return "", 0
     try:
-        info = _info_of(env.reset())
-        masks = {place: _mask_of(env, place, info) for place in places}
+        masks = _masks_of(env, places, env.reset())
     except (Exception, SystemExit) as error:  # an environment may raise anything
         raise failure(f"{name} failed in reset", error) from error
-    return next(((place, mask.size) for place, mask in masks.items() if mask is not None), ("", 0))
+    if not masks:
+        later: Collection[str] = ()
+        with contextlib.suppress(Exception, SystemExit):  # in training, `Checked` reports them
+            later = _masks_of(env, places, env.step(env.action_space.sample()))
+        _refuse(name, later)
+    return next(((place, mask.size) for place, mask in masks.items()), ("", 0))
+
+
+def _refuse(name: str, places: Collection[str]) -> None:
+    """Raises CannotBuild if a step has masks in any places, after a reset without."""
+    for place in places:
+        where = f"{_METHOD}()" if place == _METHOD else f"info[{place!r}]"
+        raise CannotBuild(
+            f"{name} has an action mask in {where} of a step, but had none in the reset, and so can't be trained with "
+            "it: give it at every reset and step, or set Gym.action_mask = 'none'"
+        )
+
+
+def _masks_of(env: gymnasium.Env, places: tuple[str, ...], returned: Any) -> dict[str, np.ndarray]:
+    """The masks after a reset or step, given what it has returned, by place."""
+    info = returned[-1] if isinstance(returned, tuple) and returned and isinstance(returned[-1], Mapping) else {}
+    masks = {place: _mask_of(env, place, info) for place in places}
+    return {place: mask for place, mask in masks.items() if mask is not None}
 
 
 def _mask_of(env: gymnasium.Env, place: str, info: Mapping[str, Any]) -> np.ndarray | None:

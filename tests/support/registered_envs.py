@@ -115,13 +115,13 @@ class Masked(gymnasium.Env):
     """Allows each value of its choices half of the time, and fails if another is taken.
 
     One episode in two is terminated, with an action mask of zeros, the others are truncated, without a mask. The first
-    mask comes in this reset, or in a step.
+    mask comes in the reset, or in the step after it.
     """
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
 
-    def __init__(self, place="action_mask", levers="choices", allows="some", first_in="reset 1"):
-        self._first_in, self._resets = first_in, 0
+    def __init__(self, place="action_mask", levers="choices", allows="some", first_in="reset"):
+        self._first_in = first_in
         self.action_space = LEVERS[levers]
         self._place, self._allows = place, allows
         self._sizes = getattr(self.action_space, "nvec", [getattr(self.action_space, "n", 1)])
@@ -134,17 +134,15 @@ class Masked(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self._resets += 1
         observation, info = self._observe(False)
-        return observation, info if self._first_in in ("reset 1", f"reset {self._resets}") else {}
+        return observation, info if self._first_in == "reset" else {}
 
     def step(self, action):
         for chosen, allowed, start in zip(np.atleast_1d(action), self._mask, self._starts(), strict=True):
             assert allowed[chosen - start], f"{action} is illegal"
         ends, even = self.np_random.random() < 0.25, self.np_random.random() < 0.5
         observation, info = self._observe(ends)
-        told = {} if (ends and not even) or self._first_in == "reset 2" else info
-        return observation, 1.0, bool(ends and even), bool(ends and not even), told
+        return observation, 1.0, bool(ends and even), bool(ends and not even), {} if ends and not even else info
 
     def _starts(self):
         return np.atleast_1d(self.action_space.start)
