@@ -57,7 +57,7 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         ("train --gin_file=", "no gin file ''; expected a path or one of"),
         ("configs catch", "expected a gin file, but catch is a directory with catch/r2d2, catch/vtrace$"),
         ("envs ataro", r"no environment suite named 'ataro' .*\. Did you mean 'atari'\?$"),
-        ("envs atari nothing", r"no environment suite named 'nothing' is installed here \(known: atari, .*\)$"),
+        ("envs atari xyz", r"no environment suite named 'xyz' is installed here \(known: atari, .*\)$"),
         ("envs check Nope-v1 --options={}x", r"Gym.options must be a JSON object, got '{}x': .*\(char 2\)$"),
         ('envs check Nope-v1 catch --options={"a":1}', "--options is only for Gymnasium env.*; catch is a suite"),
         (f"train --gin_file={sys.executable}", f"{sys.executable} is not a gin file: it is not UTF-8"),

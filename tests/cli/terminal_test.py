@@ -20,7 +20,7 @@ def test_the_panel_is_there_once_in_its_last_state_below_the_log_and_never_torn_
     frame = lines[top:]
     assert re.search(r"100%  2(\.\d+)?k of 2k frames", frame[1]), text
     for row in (
-        r"speed +\S+ frames/s on average, done in \d+s +",
+        r"speed +\S+ frames/s on average, done in (\d+m)?\d+s +",
         r"return +-?\d\.\d\d  [▁▂▃▄▅▆▇█]{2,} *",
         r"connected +2( of 2)? environments of 1 actor +",
         r"stored in +here +",

@@ -1,11 +1,10 @@
 """The metrics of a run as gauges of Ray."""
 
-from seed_rl.experiment import Experiment
 from seed_rl.runs.ray import run as ray_run
 from seed_rl.runs.run import Run
 
 
-def test_each_metric_is_a_gauge_of_its_run(monkeypatch):
+def test_each_metric_is_a_gauge_of_its_run(small_catch, monkeypatch):
     closed, values = [], {}
 
     def train(self, stop=None):
@@ -28,7 +27,7 @@ def test_each_metric_is_a_gauge_of_its_run(monkeypatch):
 
     monkeypatch.setattr(Run, "train", train)
     monkeypatch.setattr(ray_run, "Gauge", Gauge)
-    rows = ray_run.RayRun(Experiment, "runs/a").train()
+    rows = ray_run.RayRun(small_catch, "runs/a").train()
     assert next(rows) == {"env_frames": 1.0}
     next(rows)
     assert values == {("seed_rl_env_frames", "runs/a"): [1.0, 2.0], ("seed_rl_loss_total", "runs/a"): [0.5]}
