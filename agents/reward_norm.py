@@ -70,7 +70,7 @@ class NormalisedRewards(Agent):
         _, returns = tf.scan(lambda before, output: self._step(before[0], output), outputs, (start, start))
         # No action leads to the first step after an episode that was cut off: its return is not one.
         after_last = tf.concat([tf.zeros_like(outputs.last[:1]), outputs.last[:-1]], axis=0)
-        own = self._returns.moments(returns[self.overlap :], 1.0 - tf.cast(after_last, tf.float32)[self.overlap :])
+        own = self._returns.moments(returns[self.overlap :], after_last[self.overlap :])
         # The losses will use the unit after this update, which the first rewards may change a thousandfold.
         unit = self._returns.deviation_after(own, tf.size(returns[self.overlap :], tf.float32))
         return own, self._agent.moments(self._own(unroll, unit))

@@ -107,7 +107,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         r_t, discount_t, last_t = transitions_of(unroll.env_output, self.config)
         values, lambda_ = unroll.behaviour.baseline, self.config.lambda_
         returns = lambda_returns(discount_t, r_t, values[:-1], values[-1], last_t=last_t, lambda_=lambda_)
-        return self.model.moments(unroll.env_output, returns, 1.0 - tf.cast(last_t, tf.float32))
+        return self.model.moments(unroll.env_output, returns, last_t)
 
     def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
         limit = self.config.kl_stop

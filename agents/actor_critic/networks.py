@@ -55,9 +55,9 @@ class ActorCritic(TrunkModel):
             policy = tf.concat([policy, tf.broadcast_to(self._free.value, tf.shape(policy))], axis=-1)
         return NetworkOutput(policy, self.baseline(features))
 
-    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, weights: tf.Tensor) -> Moments:
-        """The moments, for `update_statistics`, of steps [T + 1, B, ...] and of value targets with weights [T, B]."""
-        return Moments(self.trunk.moments(env_output), self.baseline.moments(value_targets, weights))
+    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> Moments:
+        """The moments, for `update_statistics`, of steps [T + 1, B, ...], and of value targets [T, B] but the last."""
+        return Moments(self.trunk.moments(env_output), self.baseline.moments(value_targets, last_t))
 
     def update_statistics(self, moments: Moments, steps: float) -> None:
         """Updates the running statistics of observations and value targets."""

@@ -2,7 +2,7 @@
 
 Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences. The policy at step t is paired with the
 reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step from which no transition follows counts as
-zero in all means but that of the values. So means over devices are those over the whole batch.
+zero in the means of losses, entropies and divergences, which are then the same on any number of devices.
 """
 
 from collections.abc import Mapping

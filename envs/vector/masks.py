@@ -3,7 +3,7 @@
 Shapes: E environments, N values, which are A actions or the values of K choices one after another.
 """
 
-import contextlib
+import copy
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -77,7 +77,7 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
             return _PackedMasks(env, name, place, keys, sum(sizes), remedy)
     if setting in _PLACES:
         if looks:
-            later = env.step(env.action_space.sample())[-1]
+            later = env.step(_an_action(env))[-1]
             _refuse(name, [place for place in places if place in later])
         return env
     raise ValueError(f"neither the observation nor info has an action mask {setting!r} (Gym.action_mask)")
@@ -160,16 +160,22 @@ def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str,
     seen = isinstance(observation, spaces.Dict) and any(place in observation.spaces for place in places)
     if not places or seen or (isinstance(action, spaces.Box) and action.dtype.kind == "f"):
         return "", 0
+    where = "reset"
     try:
         masks = _masks_of(env, places, env.reset())
+        where = "step"
+        later = {} if masks else _masks_of(env, places, env.step(_an_action(env)))
     except (Exception, SystemExit) as error:  # an environment may raise anything
-        raise failure(f"{name} failed in reset", error) from error
-    if not masks:
-        later: Collection[str] = ()
-        with contextlib.suppress(Exception, SystemExit):  # in training, `Checked` reports them
-            later = _masks_of(env, places, env.step(env.action_space.sample()))
-        _refuse(name, later)
+        raise failure(f"{name} failed in {where}", error) from error
+    _refuse(name, later)
     return next(((place, mask.size) for place, mask in masks.items()), ("", 0))
+
+
+def _an_action(env: gymnasium.Env | VectorEnv) -> Any:
+    """An action, always the same, that leaves the space's own random numbers alone."""
+    space = copy.deepcopy(env.action_space)
+    space.seed(0)
+    return space.sample()
 
 
 def _refuse(name: str, places: Collection[str]) -> None:

@@ -179,6 +179,8 @@ def _checked(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
 class UniformSampler(Sampler):
     """Draws all sequences with equal probability; priorities are ignored and all importance weights are 1."""
 
+    largest_priority = 1.0
+
     def sample(self, count: int) -> Sample:
         slots = self._order[self._ring(self._generator.integers(self._size, size=count))]
         return Sample(slots, np.ones(count, np.float32))

@@ -56,12 +56,12 @@ class RunningMoments(keras.layers.Layer):
             mean, scale = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, scale))
         return tf.clip_by_value((tf.cast(x, tf.float32) - mean) * scale, -_CLIP, _CLIP)
 
-    def moments(self, x: Any, weights: Any = None) -> tf.Tensor:
+    def moments(self, x: Any, left_out: Any = None) -> tf.Tensor:
         """The zeroth, first and second moment of a batch about the running mean: float32 [3, *shape].
 
         Args:
           x: [..., *shape].
-          weights: float32 [...], the weight of each value, from 0 to 1; by default all are 1.
+          left_out: bool [...], the values that do not count; by default all do.
         """
         x = tf.stop_gradient(tf.cast(x, tf.float32)) - self.mean.value
         x = tf.reshape(x, [-1, *self.mean.shape])
@@ -71,10 +71,11 @@ class RunningMoments(keras.layers.Layer):
             reach = tf.where(unit > 0.0, tf.maximum(_CLIP, tf.sqrt(count)) * unit, tf.float32.max / 2)
             x = tf.clip_by_value(x, middle - reach, middle + reach)
         powers = [tf.ones_like(x), x, tf.square(x)]
-        if weights is not None:
-            weights = tf.reshape(weights, [-1, *[1] * self.mean.shape.rank])
-            powers = [weights * power for power in powers]
-        return tf.stack([tf.reduce_mean(power, axis=0) for power in powers])
+        moments = tf.stack([tf.reduce_mean(power, axis=0) for power in powers])
+        if left_out is not None:
+            out = tf.reshape(tf.cast(left_out, tf.float32), [-1, *[1] * self.mean.shape.rank])
+            moments -= tf.stack([tf.reduce_mean(out * power, axis=0) for power in powers])
+        return moments
 
     def _spread(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The centre of the values relative to the running mean, and their deviation; zero if they never changed."""
@@ -98,13 +99,13 @@ class RunningMoments(keras.layers.Layer):
         return _deviation(*self._updated(moments, steps)[:2])
 
     def _updated(self, moments: tf.Tensor, steps: tf.Tensor | float) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        weight, first, second = tf.unstack(moments)
-        added = steps * tf.reduce_mean(weight)  # the same in all places of the shape
+        share, first, second = tf.unstack(moments)
+        added = steps * tf.reduce_mean(share)  # the same in all places of the shape
         total = tf.minimum(tf.maximum(self.steps.value, 0.0) + added, _WINDOW)
         rate = tf.minimum(tf.math.divide_no_nan(added, total), 1.0)
-        step = rate * tf.math.divide_no_nan(first, weight)
+        step = rate * tf.math.divide_no_nan(first, share)
         # Exact: the variance of old and new values combined, both measured about the old mean.
-        variance = (1.0 - rate) * self.variance.value + rate * tf.math.divide_no_nan(second, weight) - tf.square(step)
+        variance = (1.0 - rate) * self.variance.value + rate * tf.math.divide_no_nan(second, share) - tf.square(step)
         return self.mean.value + step, tf.maximum(variance, 0.0), total
 
 
@@ -146,9 +147,9 @@ class ValueHead(keras.layers.Dense):
         value = tf.squeeze(super().call(features), axis=-1)
         return value if self._targets is None else self._targets.deviation * value + self._targets.mean.value
 
-    def moments(self, targets: tf.Tensor, weights: tf.Tensor | None = None) -> Any:
-        """The moments of a batch of value targets [...] with weights [...]; () without statistics."""
-        return () if self._targets is None else self._targets.moments(targets, weights)
+    def moments(self, targets: tf.Tensor, left_out: tf.Tensor | None = None) -> Any:
+        """The moments of a batch of value targets [...] but those left out, bool [...]; () without statistics."""
+        return () if self._targets is None else self._targets.moments(targets, left_out)
 
     def update(self, moments: Any, steps: float) -> None:
         """Updates the statistics from the `moments` of a batch of `steps` agent steps; outputs stay the same."""

@@ -109,9 +109,8 @@ def _of_uniformity(row: Mapping[str, float]) -> str:
     entropy = row.get("learning/entropy_share", 0.0)
     if entropy <= _UNIFORM:
         return ""
-    advantage = row.get(
-        "policy/mean_abs_scaled_advantage", row["policy/mean_abs_advantage"]
-    )  # older rows aren't scaled
+    # Runs of earlier versions lack the scaled one.
+    advantage = row.get("policy/mean_abs_scaled_advantage", row["policy/mean_abs_advantage"])
     product = row["policy/entropy"] * advantage
     if product > 0 and -row["loss/entropy"] / product > _BONUS_TO_ADVANTAGE:
         return f"entropy: {entropy:.0%} of its maximum, its bonus outweighs advantages: a lower entropy cost"

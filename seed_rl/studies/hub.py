@@ -4,9 +4,9 @@ import dataclasses
 import hashlib
 import json
 import logging
-import math
 import os
 import pathlib
+import statistics
 from importlib import resources
 from typing import Any
 
@@ -37,7 +37,8 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
       logdir, checkpoint: see `load_policy`.
       directory: output directory, named as the model; created atomically, and replaces an earlier export.
       version: version of seed_rl that trained the policy; "": as an earlier export in `logdir` says, else this one.
-      how: `episodes` (at least 2), `greedy` and `seed` of `evaluate_run`, which plays what the directory holds.
+      how: `episodes`, raised to those of two games, `greedy` and `seed` of `evaluate_run`, which plays what the
+        directory holds.
 
     Raises:
       NoPolicy, CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
@@ -53,6 +54,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
         checkpoints.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
         digest = hashlib.sha256(pathlib.Path(new, WEIGHTS).read_bytes()).hexdigest()
+        how["episodes"] = max(how.get("episodes", 100), 2 * env.players)  # a standard error needs two games
         score = episodes.evaluate_run(new, **how)
         wanted, limits = max(1, round(_FILM_STEPS / score.mean_length)), Limits(size=_FILM_BYTES)
         try:
@@ -71,7 +73,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         card = _CARD.format(
             **about,
             name=os.path.basename(os.path.abspath(directory)),
-            deviation=score.standard_error * math.sqrt(score.episodes),
+            deviation=statistics.stdev(score.returns),
             how="greedy" if score.greedy else "evaluation",
             flag=" --greedy" if score.greedy else "",
             options=", ".join(f"`{key} = {value}`" for key, value in env.describe().options.items()),

@@ -1,11 +1,13 @@
 """Whole runs through the command line, in real processes."""
 
+import itertools
 import os
 import signal
 
 import pytest
 
 from seed_rl.experiment import config_files
+from tests.integration.devices_test import CATCH
 
 
 def test_pong_moves(runs, rows, tmp_path):
@@ -57,3 +59,28 @@ def test_memory_is_learned_with_stored_states_though_an_actor_is_killed_and_a_si
     assert last["replay/ratio"] == pytest.approx(4.0, rel=0.01)
     assert last["agent_steps"] == last["env_frames"] < 200_000
     assert {"eval/episode_length", "replay/size", "q/abs_td_error", "policy_lag"} <= documented(logdir)
+
+
+def test_a_killed_learner_resumes_and_its_actors_reconnect(runs, rows, wait_for, tmp_path):
+    logdir, address = str(tmp_path / "catch"), f"--server_address=unix:{tmp_path}/learner.sock"
+    arguments = ("learner", *CATCH, "--total_frames=1000000000", f"--logdir={logdir}", address)
+    arguments += ("--gin_param=Logs.checkpoint_interval_s=0.5",)
+    actor = runs.start("actor", address)
+    run = runs.start(*arguments)
+    wait_for(lambda: len(list((tmp_path / "catch/checkpoints").glob("*"))) >= 2, run)
+    run.process.kill()
+    run.wait()
+    frames_before = rows(logdir)[-1]["env_frames"]
+
+    run = runs.start(*arguments)
+    wait_for(lambda: "continuing from" in run.text(), run)
+    wait_for(lambda: rows(logdir) and rows(logdir)[-1]["env_frames"] > frames_before + 1000, run)
+    assert actor.process.poll() is None, "the same actor process"
+    assert all(before["env_frames"] <= after["env_frames"] for before, after in itertools.pairwise(rows(logdir)))
+    frames = [row["env_frames"] for row in rows(logdir) if "loss/total" in row]  # others wait for actors
+    assert frames == sorted(set(frames)), "the curve continues without repeating itself"
+    seconds = [row["seconds"] for row in rows(logdir)]
+    assert seconds == sorted(seconds)
+
+    actor.process.terminate()
+    assert actor.wait(20) == 128 + signal.SIGTERM

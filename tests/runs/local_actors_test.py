@@ -1,16 +1,20 @@
 """Actors that die, as the person who started the run sees it."""
 
+import dataclasses
 import re
 import signal
 import sys
 import threading
 
+import psutil
 import pytest
 
+from seed_rl.api import ActorFailed, Run
 from seed_rl.runs import fleet
 from seed_rl.runs.fleet import ActorEnd, SupervisedFleet
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.system.children import how_it_ended
+from tests.support.failing_env import Failing
 
 TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
 Traceback (most recent call last):
@@ -133,3 +137,16 @@ def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
     actors.stop(grace=0.01)
     released.set()
     assert "1 of 1 actors don't respond and are left running" in caplog.text
+
+
+def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(small_catch, tmp_path):
+    experiment = dataclasses.replace(small_catch, env=Failing())
+    log = tmp_path / "run" / "actors" / "actor-0.log"
+    why = (
+        "actor 0 ended 3 times in a row: .*an environment of suite 'failing' failed in step: OSError: the game crashed"
+    )
+    with Run(experiment, str(tmp_path / "run")) as run, pytest.raises(ActorFailed, match=rf"^{why}.* \(log: {log}\)$"):
+        list(run.train())
+    assert "Traceback" in log.read_text()
+    assert "failing_env.py" in log.read_text(), "where it failed"
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]

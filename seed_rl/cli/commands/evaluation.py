@@ -28,7 +28,7 @@ _POLICY = (
     ),
     flags.IMPORT_MODULE,
 )
-_HERE = "in the log directory, or in this one for a bundle, bucket or pretrained policy"
+_HERE = "in the log directory, or the working directory for a bundle, bucket or pretrained policy"
 _CHOOSING = (
     flags.boolean("greedy", False, "Always take the greedy action."),
     flags.integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
@@ -52,7 +52,7 @@ def _acting(values: flags.FlagValues) -> dict[str, Any]:
     "seed_rl eval --logdir=runs/pong --episodes=100 --greedy",
     *_POLICY,
     *_ACTING,
-    flags.integer("episodes", 100, "Episodes to play.", lower_bound=1),
+    flags.integer("episodes", 100, "Episodes to play, rounded up to whole games.", lower_bound=1),
     flags.integer("envs", 16, "Environments played in parallel.", lower_bound=1),
     flags.string("output", None, f"JSON file with every episode; default: evaluation.json {_HERE}."),
     flags.OVERWRITE,
@@ -99,7 +99,7 @@ def _evaluated(values: flags.FlagValues, place: str | None, name: str, stop: Sto
             checkpoint = os.path.basename(evaluation.checkpoint)
             evaluation = dataclasses.replace(evaluation, logdir=str(place), checkpoint=checkpoint)
         print(episodes.text(evaluation) if evaluation.episodes else "interrupted before an episode ended")
-        if evaluation.episodes == values.episodes:
+        if evaluation.episodes == evaluation.wanted_episodes:
             with explained(UsageError, f"--output {path} can't be written"):
                 episodes.write(evaluation, path)
             print(path)

@@ -29,7 +29,7 @@ FILES = "gin files, like --gin_file."
 
 
 def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
-    """Add positional arguments to `--gin_file`.
+    """Add positional arguments to `--gin_file`, in front of its own files.
 
     Raises:
       UsageError: one is no gin file.
@@ -39,7 +39,7 @@ def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
             config_files.find_config(name)
         except ConfigError as error:
             raise UsageError(f"unexpected argument (flags begin with --): {str(error).partition(';')[0]}") from error
-        values["gin_file"].parse(name)
+    values["gin_file"].value = [*files, *values.gin_file]
 
 
 def continue_run(values: flags.FlagValues) -> None:
