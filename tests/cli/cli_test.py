@@ -178,8 +178,14 @@ def test_help_shows_arguments_flags_and_an_example(command, capsys):
     ("command", "text"),
     [
         ("train", "--learner_hosts host:port of each learner, or TF_CONFIG. --"),
-        ("eval", "evaluation.json in the log directory, or in this one for a bundle, bucket or pretrained policy. --"),
-        ("export", "export in the log directory, or in this one for a bundle, bucket or pretrained policy. --"),
+        (
+            "eval",
+            "evaluation.json in the log directory, or the working directory for a bundle, bucket or pretrained pol",
+        ),
+        (
+            "export",
+            "export in the log directory, or the working directory for a bundle, bucket or pretrained policy. --",
+        ),
     ],
 )
 def test_help_names_the_values_that_a_flag_takes_and_has(command, text, capsys):

@@ -59,6 +59,15 @@ def test_a_run_that_ends_without_its_target_fails_and_says_how_far_it_came(flags
     assert ended(monkeypatch, capsys, *flags) == (1, rows, sentence)
 
 
+def test_files_without_a_flag_come_before_those_with_one(monkeypatch, tmp_path):
+    (tmp_path / "mine.gin").write_text("VTrace.hidden = 7\n")
+    runs = []
+    monkeypatch.setattr(training, "_new_run", lambda values, experiment, actors: runs.append(experiment))
+    monkeypatch.setattr(training, "_train", lambda values, run: 0)
+    assert main(["train", f"--gin_file={tmp_path}/mine.gin", "atari/vtrace_fast"]) == 0
+    assert runs[0].agent.hidden == 7
+
+
 @pytest.mark.parametrize("command", ["train", "learner"])
 def test_a_log_directory_alone_continues_its_run_with_other_settings_if_wanted(command, monkeypatch, tmp_path):
     before = config_files.load("catch/r2d2", ["Experiment.seed = 7"])

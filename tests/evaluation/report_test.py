@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from seed_rl.cli.main import main
 from seed_rl.evaluation import episodes
 from seed_rl.evaluation.episodes import Evaluation, evaluate_run, text, text_over_runs, write
 from seed_rl.evaluation.policy import NoPolicy
@@ -32,6 +33,14 @@ def test_an_evaluation_has_every_episode_and_says_how_far_it_is(saved_run, tmp_p
     assert evaluation.human_normalised is None
     assert "0 of 30 episodes, the longest at 8 steps" in caplog.text
     assert re.search(r"28 of 30 episodes, about \d+ s left", caplog.text)
+
+
+def test_a_game_is_played_to_its_end_by_all_players_and_the_file_is_written(saved_run, tmp_path):
+    logdir, _ = saved_run("pettingzoo/tic_tac_toe", "VTrace.hidden = 8")
+    assert main(["eval", f"--logdir={logdir}", "--episodes=5", f"--output={tmp_path}/e.json"]) == 0
+    written = json.loads((tmp_path / "e.json").read_text())
+    assert (written["episodes"], written["wanted_episodes"], written["mean"]) == (6, 6, 0)
+    assert written["standard_error"] == 0, "what one player wins the other loses"
 
 
 def test_the_same_seed_gives_the_same_returns(saved_run):
