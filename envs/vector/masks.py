@@ -158,7 +158,8 @@ class _PackedMasks(VectorWrapper):
 def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str, int]:
     observation, action = (getattr(env, f"{part}_space", None) for part in ("observation", "action"))
     seen = isinstance(observation, spaces.Dict) and any(place in observation.spaces for place in places)
-    if not places or seen or (isinstance(action, spaces.Box) and action.dtype.kind == "f"):
+    chooses = isinstance(action, gymnasium.Space) and not (isinstance(action, spaces.Box) and action.dtype.kind == "f")
+    if not places or seen or not chooses:
         return "", 0
     where = "reset"
     try:

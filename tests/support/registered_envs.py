@@ -142,7 +142,8 @@ class Masked(gymnasium.Env):
             assert allowed[chosen - start], f"{action} is illegal"
         ends, even = self.np_random.random() < 0.25, self.np_random.random() < 0.5
         observation, info = self._observe(ends)
-        return observation, 1.0, bool(ends and even), bool(ends and not even), {} if ends and not even else info
+        told = {} if ends and not even and self._first_in == "reset" else info
+        return observation, 1.0, bool(ends and even), bool(ends and not even), told
 
     def _starts(self):
         return np.atleast_1d(self.action_space.start)
