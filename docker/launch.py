@@ -198,7 +198,7 @@ def make_secrets(arguments: Sequence[str]) -> None:
     parser.add_argument("directory", type=pathlib.Path, metavar="DIRECTORY")
     name = form(r"[0-9a-f]*:[0-9a-f:]+|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", "a host name or an IP address")
     parser.add_argument(
-        "names", type=name, nargs="*", metavar="NAME", help="hosts of the learner, besides learner and localhost"
+        "names", type=name, nargs="*", metavar="NAME", help="hosts of the learner, in addition to learner and localhost"
     )
     parser.add_argument("--days", type=count, default=365, help="validity of the certificate; default: 365")
     asked = parser.parse_args(arguments)

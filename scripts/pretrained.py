@@ -81,7 +81,7 @@ def main() -> int:
     adding.add_argument("--commit", default="HEAD", help="commit that trained the policy")
     checking.add_argument("names", nargs="*")
     checking.add_argument("--episodes", type=int, default=20)
-    checking.add_argument("--seed", type=int, default=1, help="1 is that of the stated scores")
+    checking.add_argument("--seed", type=int, default=1, help="the stated scores are of seed 1")
     for each, run in ((adding, add), (checking, check)):
         each.set_defaults(run=run)
     arguments = parser.parse_args()

@@ -56,7 +56,7 @@ class ActorCritic(TrunkModel):
         return NetworkOutput(policy, self.baseline(features))
 
     def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> Moments:
-        """The moments, for `update_statistics`, of steps [T + 1, B, ...], and of value targets [T, B] but the last."""
+        """The moments for `update_statistics`: of steps [T + 1, B, ...], and of targets [T, B] except at `last_t`."""
         return Moments(self.trunk.moments(env_output), self.baseline.moments(value_targets, last_t))
 
     def update_statistics(self, moments: Moments, steps: float) -> None:

@@ -61,7 +61,7 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
       in_info: whether to look into the `info` of a reset as well.
 
     Raises:
-      CannotBuild: see `with_mask`.
+      CannotBuild: there is a mask in the `info` of a step, but none in that of the reset.
       ValueError: the masks have another size, or there are none where the setting says.
     """
     tensors, places = named(env.single_observation_space), places_of(setting)
@@ -165,7 +165,7 @@ def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str,
     try:
         masks = _masks_of(env, places, env.reset())
         where = "step"
-        # With a place of its own (`Gym.action_mask`), a mask that is not in the reset is an error anyway.
+        # If `Gym.action_mask` names the place, a mask that is not in the reset is an error anyway.
         later = {} if masks or places != USUAL_PLACES else _masks_of(env, places, env.step(_an_action(env)))
     except (Exception, SystemExit) as error:  # an environment may raise anything
         raise failure(f"{name} failed in {where}", error) from error
@@ -182,7 +182,8 @@ def _an_action(env: gymnasium.Env | VectorEnv) -> Any:
 
 def _refuse(name: str, places: Collection[str]) -> None:
     """Raises CannotBuild if a step has masks in any places, after a reset without."""
-    for place in places:
+    if places:
+        place = next(iter(places))
         where = f"{_METHOD}()" if place == _METHOD else f"info[{place!r}]"
         raise CannotBuild(
             f"{name} has an action mask in {where} of a step, but had none in the reset, and so can't be trained with "

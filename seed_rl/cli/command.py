@@ -1,15 +1,12 @@
 """The definition of a command: a function, its flags, and the errors that end it with one sentence."""
 
 import os
-import textwrap
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from seed_rl.cli.flags import Flag
 from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.system.object_store import is_url
-
-_COLUMNS = 80
 
 
 class UsageError(Exception):
@@ -27,7 +24,9 @@ class Command(NamedTuple):
     """Called with the flag values and, if it takes any, the positional arguments; returns the exit code. Its docstring
     is the summary shown by `--help`. Errors of this package are printed as one sentence and exit with `USAGE_ERROR`."""
     example: str
-    """Shown by `--help`, with lines about the positional arguments of a command that takes any."""
+    """A command line, shown by `--help`."""
+    arguments: str
+    """Describes the positional arguments; "" if there are none."""
     flags: tuple[Flag, ...]
     failures: tuple[type[Exception], ...]
     """Errors that exit with `FAILURE`, including `Failure` and `EnvironmentFailed`."""
@@ -41,13 +40,8 @@ class Command(NamedTuple):
 def command(
     example: str, *declared: Flag, arguments: str = "", failures: tuple[type[Exception], ...] = ()
 ) -> Callable[[Callable[..., int]], Command]:
-    """Turn a function into a command; `failures` are added to `Failure` and `EnvironmentFailed`.
-
-    `arguments` describes its positional arguments, if it takes any.
-    """
-    about = textwrap.wrap(f"arguments: {arguments}", _COLUMNS, subsequent_indent="  ") if arguments else []
-    shown = "\n".join([example, *about])
-    return lambda function: Command(function, shown, declared, (Failure, EnvironmentFailed, *failures))
+    """Turn a function into a command; `failures` are added to `Failure` and `EnvironmentFailed`."""
+    return lambda function: Command(function, example, arguments, declared, (Failure, EnvironmentFailed, *failures))
 
 
 def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: bool = False) -> None:

@@ -180,8 +180,10 @@ def _help(command: Command, values: flags.FlagValues) -> str:
             text = flag.help.partition(";\n")[0] + shown  # absl appends a note to repeatable flags
             texts.setdefault(getattr(flag, "title", "flags"), {})[f"--{name}"] = text
     widest = max(len(name) for group in texts.values() for name in group)
-    width = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS) - widest - 4
-    lines = [command.summary, "", f"example: {command.example}", ""]
+    columns = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS)
+    width = columns - widest - 4
+    about = textwrap.wrap(f"arguments: {command.arguments}", columns) if command.arguments else []
+    lines = [command.summary, "", f"example: {command.example}", *about, ""]
     for title, group in texts.items():
         lines.append(f"{title}:")
         for name, text in group.items():

@@ -97,7 +97,7 @@ class ReplaySource(Source):
         self._agent = agent
         self._config = config
         self._has_priorities = type(agent).initial_priorities is not Agent.initial_priorities
-        """Whether the agent has initial priorities of its own, as far as is known."""
+        """Whether the agent computes initial priorities, as far as is known."""
         self._drawn = 0
         """Number of batches drawn so far."""
         self._last_slots = np.zeros(0, np.int32)

@@ -148,7 +148,7 @@ class ValueHead(keras.layers.Dense):
         return value if self._targets is None else self._targets.deviation * value + self._targets.mean.value
 
     def moments(self, targets: tf.Tensor, left_out: tf.Tensor | None = None) -> Any:
-        """The moments of a batch of value targets [...] but those left out, bool [...]; () without statistics."""
+        """The moments of value targets [...], except where `left_out`, bool [...]; () without statistics."""
         return () if self._targets is None else self._targets.moments(targets, left_out)
 
     def update(self, moments: Any, steps: float) -> None:

@@ -34,7 +34,7 @@ class Pool:
         self._recent: collections.deque[float] = collections.deque(maxlen=_RECENT)
         self._every = settings.every_updates
         self._removed: list[int] = []  # left at the last thinning; older checkpoints still refer to them
-        self._no_members = Outage("members of the league", "the league goes on with those there are", _log)
+        self._no_members = Outage("members of the league", "the league continues with those there are", _log)
 
     @property
     def members(self) -> list[int]:

@@ -29,7 +29,7 @@ FILES = "gin files, like --gin_file."
 
 
 def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
-    """Add positional arguments to `--gin_file`, in front of its own files.
+    """Put positional arguments in front of the files in `--gin_file`.
 
     Raises:
       UsageError: one is no gin file.
@@ -43,7 +43,7 @@ def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
 
 
 def continue_run(values: flags.FlagValues) -> None:
-    """Without a gin file, take the one of the run in `--logdir`.
+    """Use the configuration of the run in `--logdir` if there is no gin file.
 
     Raises:
       UsageError: no run is there.

@@ -1,4 +1,4 @@
-"""Several learner hosts on a cluster: Ray places each on a node of its own, and the first starts the others."""
+"""Several learner hosts on a cluster: Ray places each on a separate node, and the first starts the others."""
 
 import contextlib
 import dataclasses
@@ -35,7 +35,7 @@ class RayLearner:
             return f"{ray.util.get_node_ip_address()}:{listener.getsockname()[1]}"
 
     def run(self, arguments: Sequence[str], directory: str, runtime_environment: str) -> str:
-        """Run a command of seed_rl in a process of its own, which ends with this one.
+        """Run a command of seed_rl in a separate process, which ends with this one.
 
         Args:
           arguments: the command and its flags.
