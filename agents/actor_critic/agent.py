@@ -12,13 +12,15 @@ import tensorflow as tf
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
 from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput, RoleModels
 from seed_rl.agents.actor_critic.terms import Decisions, decisions_of
-from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
+from seed_rl.agents.base import ActOutput, LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.trunk import Trunk
+from seed_rl.rl import masks, randomness
 from seed_rl.rl.distributions import distribution_of
+from seed_rl.rl.exploration import Holding, hold
 from seed_rl.rl.vtrace import lambda_returns
 from seed_rl.specs import ContinuousSpec, EnvSpec
-from seed_rl.types import Unroll
+from seed_rl.types import EnvOutput, Unroll
 
 _LOG_ENTROPY_COSTS = (-20.0, 20.0)  # bounds outside of which the cost would soon vanish or overflow
 
@@ -43,6 +45,8 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         super().__init__(model, env_spec, config.unroll_length)
         roles = {f"role_{n}": own for n, own in enumerate(getattr(model, "models", []))}
         self._networks: Mapping[str, Any] = roles or {"model": model}
+        self._num_training_envs = num_training_envs
+        self._holds = config.explore_after > 0 and num_training_envs > 0
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
             self._log_entropy_cost = keras.Variable(
@@ -66,6 +70,32 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
             )
         return groups
 
+    def initial_state(self, batch_size: int) -> Any:
+        """The state of the model; if training environments hold actions, the pair of a `Holding` and that."""
+        own = super().initial_state(batch_size)
+        return (Holding(*tf.zeros([2, batch_size], tf.int32)), own) if self._holds else own
+
+    def act(
+        self,
+        prev_action: tf.Tensor,
+        env_output: EnvOutput,
+        state: Any,
+        env_ids: tf.Tensor,
+        seed: tf.Tensor,
+        greedy: bool | tf.Tensor = False,
+    ) -> ActOutput:
+        if not self._holds:
+            return super().act(prev_action, env_output, state, env_ids, seed, greedy)
+        seed, hold_seed = randomness.split(seed, 2)
+        answer = super().act(prev_action, env_output, state[1], env_ids, seed, greedy)
+        policy, same = answer.behaviour.policy, self.actions.features(prev_action) > 0
+        allowed = tf.reduce_all(masks.is_legal(policy) | ~same, axis=-1)
+        allowed &= ~env_output.done & (env_ids < self._num_training_envs)
+        holds, holding = hold(state[0], env_output.reward, allowed, self.config.explore_after, hold_seed)
+        action = tf.where(tf.reshape(holds, [-1] + [1] * (prev_action.shape.rank - 1)), prev_action, answer.action)
+        behaviour = answer.behaviour._replace(policy=masks.masked(policy, same | ~holds[:, tf.newaxis]))
+        return ActOutput(action, behaviour, (holding, answer.state))
+
     def decide(
         self, outputs: NetworkOutput, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
     ) -> tuple[tf.Tensor, NetworkOutput]:
@@ -74,7 +104,8 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
 
     def decisions(self, unroll: Unroll) -> Decisions:
         """The decisions in time-major unrolls [L, B, ...], seen by the present weights."""
-        output, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        state = unroll.initial_state[1] if self._holds else unroll.initial_state
+        output, _ = self.model(unroll.prev_action, unroll.env_output, state)
         return decisions_of(self.actions, output, unroll, self.model.baseline.deviation, self.config)
 
     @abc.abstractmethod

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, TypeAlias
 from seed_rl.agents.config import AgentConfig
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import NonNegative, OneOf, UnitInterval, Within
+from seed_rl.specs import CannotAct, ContinuousSpec, EnvSpec
 from seed_rl.types import Metric
 
 ContinuousPolicy: TypeAlias = Annotated[str, OneOf("squashed", "clipped")]
@@ -69,6 +70,9 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
     clip_ratio: NonNegative = 0.0
     """epsilon of PPO's clipped surrogate (arXiv:1707.06347), which does not reward ratios of the policies outside of
     1 +- epsilon; 0: the policy gradient."""
+    explore_after: Annotated[int, Within(0)] = 0
+    """After this many agent steps without a reward, a training environment explores by holding actions for longer
+    (`rl.exploration.hold`), until there is one; 0: never. Only with discrete actions."""
     kl_stop: NonNegative = 0.0
     """End an update before the first optimizer step in whose minibatch the policy's KL divergence from the acting
     policy exceeds this, nats; 0: never."""
@@ -78,3 +82,8 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
         name = type(self).__name__
         if self.target_entropy is not None and self.entropy_cost <= 0:
             raise ValueError(f"{name}.target_entropy needs a positive {name}.entropy_cost to start from")
+
+    def check(self, env_spec: EnvSpec) -> None:
+        super().check(env_spec)
+        if self.explore_after and isinstance(env_spec.action, ContinuousSpec):
+            raise CannotAct(f"{type(self).__name__}.explore_after needs discrete actions, got {env_spec.action}")

@@ -1,8 +1,8 @@
 """What the losses of V-trace and PPO share, from tensors.
 
 Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences. The policy at step t is paired with the
-reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step from which no transition follows counts as
-zero in the means of losses, entropies and divergences, which are then the same on any number of devices.
+reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step in which nothing was decided counts as zero
+in the means of losses, entropies and divergences, which are then the same on any number of devices.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import tensorflow as tf
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
 from seed_rl.agents.actor_critic.networks import NetworkOutput
 from seed_rl.agents.transitions import Transitions, transitions_of
-from seed_rl.rl import diagnostics, losses
+from seed_rl.rl import diagnostics, losses, masks
 from seed_rl.rl.distributions import ActionDistribution
 from seed_rl.types import Unroll
 
@@ -24,7 +24,7 @@ class Decisions(NamedTuple):
     transitions: Transitions
     """The outcomes of the actions."""
     acted: tf.Tensor
-    """float32 [T, B]: 1, or 0 where an episode ends and the action leads nowhere."""
+    """float32 [T, B]: 1, or 0 where nothing was decided: an episode ends, or an action was held."""
     log_pi: tf.Tensor
     """float32 [T, B]: log-probability under the learned policy."""
     log_mu: tf.Tensor
@@ -48,12 +48,17 @@ def decisions_of(
 ) -> Decisions:
     """The decisions in time-major unrolls [T + 1, B, ...], given the `output` of the network for all their steps."""
     transitions = transitions_of(unroll.env_output, config)
-    policy, action = output.policy[:-1], unroll.action[:-1]
+    policy, acting, action = output.policy[:-1], unroll.behaviour.policy[:-1], unroll.action[:-1]
+    undecided = transitions.last_t
+    if config.explore_after:
+        ruled_out = masks.is_legal(policy) & ~masks.is_legal(acting)  # where the action was held, all others
+        policy = masks.masked(policy, ~ruled_out)
+        undecided |= tf.reduce_any(ruled_out, axis=-1)
     return Decisions(
         transitions=transitions,
-        acted=1.0 - tf.cast(transitions.last_t, tf.float32),
+        acted=1.0 - tf.cast(undecided, tf.float32),
         log_pi=actions.log_prob(policy, action),
-        log_mu=actions.log_prob(unroll.behaviour.policy[:-1], action),
+        log_mu=actions.log_prob(acting, action),
         entropies=actions.entropy(policy),
         max_entropies=actions.max_entropy(policy),
         values=output.baseline,

@@ -1,9 +1,9 @@
-"""Epsilon-greedy exploration with a separate epsilon for each environment.
+"""Exploration: random actions with a separate epsilon for each environment, and actions that are held.
 
 Shapes: B environments, A actions.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -48,3 +48,36 @@ def epsilon_greedy(q: Any, epsilon: Any, seed: Any, masked: bool = False) -> tf.
     else:
         any_action = randomness.integers(tf.shape(epsilon), which_seed, shape[1])
     return tf.where(explores, any_action, tf.argmax(q, axis=-1, output_type=tf.int32))
+
+
+class Holding(NamedTuple):
+    """How long each environment has gone without a reward, and how long it has taken the same action."""
+
+    unrewarded: Any
+    """int32 [B]: steps since the last reward."""
+    held: Any
+    """int32 [B]: steps since the last decision, which took the present action; 0 before the first."""
+
+
+def hold(before: Holding, reward: Any, allowed: Any, patience: int, seed: Any) -> tuple[tf.Tensor, Holding]:
+    """Decides which environments take their previous action once more, without a decision of the policy.
+
+    In an environment that has gone `patience` steps without a reward, an action held for k steps is held on with
+    probability k / (k + 1), so that it lasts for n steps or more with probability 1 / n: durations have no scale, as in
+    epsilon-z-greedy (arXiv:2006.01782). The first reward ends this.
+
+    Args:
+      before: result of the previous step; zeros before the first.
+      reward: float [B]: reward of the previous action.
+      allowed: bool [B]: whether the previous action may be taken again.
+      patience: number of steps.
+      seed: int32 [2]: the only source of randomness; the same seed gives the same result with and without XLA.
+
+    Returns:
+      bool [B], and the durations after this step.
+    """
+    unrewarded = tf.where(reward != 0.0, 0, before.unrewarded + 1)
+    k = tf.cast(before.held, tf.float32)
+    lasts = randomness.uniform(tf.shape(k), seed) * (k + 1.0) < k
+    holds = allowed & lasts & (unrewarded > patience)
+    return holds, Holding(unrewarded, tf.where(holds, before.held, 0) + 1)

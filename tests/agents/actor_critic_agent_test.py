@@ -11,8 +11,10 @@ from seed_rl.agents.ppo import PPO
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.rl import masks
+from seed_rl.rl.exploration import Holding
 from seed_rl.rl.vtrace import lambda_returns
-from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from tests.support.experience import (
     CHOICES,
     FORCES,
@@ -124,6 +126,65 @@ def test_actions_are_drawn_by_the_seed_of_the_step_and_greedy_ones_are_not_drawn
     assert np.all(np.any(greedy != drawn, axis=-1))
     mixed = act(0, greedy=tf.constant([False, True, False]))
     np.testing.assert_allclose(mixed, [drawn[0], greedy[1], drawn[2]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [dataclasses.replace(RECURRENT, unroll_length=19, advantage_norm=True), PPO(hidden=16, unroll_length=19)],
+    ids=["vtrace", "ppo"],
+)
+def test_a_held_action_is_no_decision_of_the_policy(config):
+    """Three of four environments are for training, and in all but the first a reward comes with each step."""
+    agent = dataclasses.replace(config, explore_after=2).build(EnvSpec(NUMBERS, CHOICES), num_training_envs=3, seed=1)
+    move(agent, seed=1, scale=0.2)
+
+    def rewarded(output):
+        return output._replace(reward=output.reward * tf.constant([0.0, 1.0, 1.0, 0.0]))
+
+    def act(prev_action, output, *rest):
+        return agent.act(prev_action, rewarded(output), *rest)
+
+    unroll = acted_unroll(agent, batch=4, seed=3, act=act)
+    unroll = unroll._replace(env_output=rewarded(unroll.env_output))
+    assert_matches_step_spec(agent, unroll)
+    held = np.sum(masks.is_legal(unroll.behaviour.policy), axis=-1) == 2  # a single value of both choices
+    assert 2 < held[:, 0].sum() < agent.length
+    assert not held[:, 1:].any()
+    np.testing.assert_array_equal(unroll.action[:, 0][held[:, 0]], unroll.prev_action[:, 0][held[:, 0]])
+
+    made = agent.decisions(unroll)
+    np.testing.assert_allclose(made.log_pi, made.log_mu, atol=1e-5)
+    np.testing.assert_array_equal(made.acted == 0, held[:-1] | unroll.env_output.last[:-1])
+    move(agent, seed=2, scale=0.2)
+    made = agent.decisions(unroll)
+    np.testing.assert_array_equal(made.log_pi[held[:-1]], 0)
+    assert np.abs(made.log_pi - made.log_mu)[~held[:-1]].min() > 1e-5
+    assert np.all(np.asarray(made.max_entropies)[held[:-1]] == 0)
+    output = agent.loss(with_targets(agent, unroll), tf.ones([4]))
+    assert all(np.isfinite(metric) for metric in output.metrics.values())
+
+
+def test_actions_are_held_only_where_they_are_legal_and_never_by_agents_built_for_evaluation():
+    spec = EnvSpec({"observation": NUMBERS, LEGAL_ACTIONS: ArraySpec((1,), "uint8")}, DiscreteSpec(2))
+    config = dataclasses.replace(SMALL, explore_after=1)
+    agent, output = config.build(spec, 64, seed=1), random_output(np.random.default_rng(0), spec, (64,))
+    output = output._replace(reward=tf.zeros([64]), done=tf.zeros([64], bool), last=tf.zeros([64], bool))
+    output.observation[LEGAL_ACTIONS] = tf.constant([[1]] * 32 + [[3]] * 32, tf.uint8)
+    state = (Holding(*tf.fill([2, 64], 1000)), agent.initial_state(64)[1])
+    second = tf.ones([64], tf.int32)
+    action = agent.act(second, output, state, tf.range(64), tf.constant([3, 4])).action.numpy()
+    assert not action[:32].any()
+    assert action[32:].mean() > 0.9
+
+    evaluated = config.build(spec, 0, seed=1)
+    tf.nest.assert_same_structure(evaluated.initial_state(64), agent.initial_state(64)[1])
+    action = evaluated.act(second, output, evaluated.initial_state(64), tf.range(64), tf.constant([3, 4])).action
+    assert np.mean(action[32:]) < 0.9
+
+
+def test_continuous_actions_are_not_held():
+    with pytest.raises(CannotAct, match="VTrace.explore_after needs discrete actions, got"):
+        dataclasses.replace(SMALL, explore_after=1).build(EnvSpec(NUMBERS, FORCES), 2, seed=1)
 
 
 def test_the_value_starts_at_zero_and_the_policy_nearly_uniform():

@@ -1,10 +1,10 @@
-"""The ladder of epsilons, and epsilon-greedy actions against closed-form frequencies."""
+"""The ladder of epsilons, epsilon-greedy actions and held actions against closed-form frequencies."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
+from seed_rl.rl.exploration import Holding, epsilon_greedy, epsilon_ladder, hold
 
 
 def test_the_ladder_goes_down_from_end_to_end():
@@ -46,3 +46,44 @@ def test_the_seed_alone_decides_eagerly_and_compiled_by_xla():
 def test_there_must_be_an_action():
     with pytest.raises(ValueError, match="q must have a last axis of known length, at least 1"):
         epsilon_greedy(np.zeros((3, 0)), np.zeros(3), [0, 0])
+
+
+def held_for(steps, count, **changes):
+    """The result of each of some steps, [steps, count], and the durations after them; by default without a reward."""
+    holding, results = Holding(*tf.zeros([2, count], tf.int32)), []
+    for t in range(steps):
+        arguments = {"reward": np.zeros(count, np.float32), "allowed": np.ones(count, bool), "patience": 0, **changes}
+        arguments = {name: own(t) if callable(own) else own for name, own in arguments.items()}
+        holds, holding = tf.function(hold, jit_compile=t % 2 > 0)(holding, seed=tf.constant([7, t]), **arguments)
+        results.append(holds)
+    return np.array(results), holding
+
+
+def test_an_action_is_held_for_n_steps_with_a_probability_of_one_by_n():
+    count = 100_000
+    holds, holding = held_for(12, count)
+    assert not holds[0].any(), "nothing to hold yet"
+    durations = 1 + np.cumprod(holds[1:], axis=0).sum(axis=0)  # of the first decision
+    for n in range(2, 13):
+        share = np.mean(durations >= n)
+        assert abs(share - 1 / n) <= 5 * np.sqrt((1 - 1 / n) / n / count)
+    assert np.all(holding.unrewarded == 12)
+    assert np.array_equal(holding.held == 12, holds[1:].all(axis=0))
+
+
+def test_an_action_is_held_only_after_a_time_without_any_reward():
+    reward = np.float32([0.0, -1e-9, 2.0])
+    holds, holding = held_for(60, 3, patience=30, reward=lambda t: reward * (t == 40))
+    assert not holds[:30].any()
+    assert holds[30:40].any(axis=0).all()
+    np.testing.assert_array_equal(holding.unrewarded, [60, 19, 19])
+    assert holds[40:, 0].any()
+    assert not holds[40:, 1:].any()
+    np.testing.assert_array_equal(holding.held[1:], 1, "each step is a decision")
+
+
+def test_an_action_that_may_not_be_taken_again_is_not_held():
+    allowed = np.array([False, True])
+    holds, holding = held_for(30, 2, allowed=allowed)
+    np.testing.assert_array_equal(holds.any(axis=0), allowed)
+    assert holding.held[0] == 1
