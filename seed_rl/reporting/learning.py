@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 
+_LONG_ENOUGH = 100_000  # agent steps
 _CLIPPED_MASS = 0.1
 _OLD = 20.0  # updates
 _UNMOVED_MASS = 1e-5
@@ -46,12 +47,21 @@ class LearningMonitor:
         self._best_return = max(self._best_return, value)  # keeps the best return if the value is nan
         self._largest_advantage = max(self._largest_advantage, row.get("policy/mean_abs_advantage", 0.0))
         return (
-            _of_values_out_of_bounds(row)
+            self._of_rewards(row)
+            or _of_values_out_of_bounds(row)
             or self._of_certainty(row)
             or _of_updates(row)
             or _of_uniformity(row)
             or self._of_values(row)
         )
+
+    def _of_rewards(self, row: Mapping[str, float]) -> str:
+        steps = row.get("agent_steps", 0.0)
+        # The value starts at zero, and stays there until there is a reward.
+        if "policy/mean_abs_advantage" not in row or self._largest_advantage > 0 or steps < _LONG_ENOUGH:
+            return ""
+        remedy = "explore_after = 1000, or rewards for a part of the task"
+        return f"rewards: none in {steps:,.0f} agent steps, so that nothing is learned: {remedy}"
 
     def _of_certainty(self, row: Mapping[str, float]) -> str:
         entropy, value = row.get("learning/entropy_share", 1.0), row.get("episode_return")

@@ -76,9 +76,19 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
             "policy: nearly deterministic (0.0% of the entropy) before any episode ended: "
             "layer_norm = 'features', or a lower learning rate",
         ),
+        (
+            {"learning/clipped_mass": 0.0, "policy_lag": 2.0, "policy/mean_abs_advantage": 0.0, "agent_steps": 1.2e6},
+            "rewards: none in 1,200,000 agent steps, so that nothing is learned: "
+            "explore_after = 1000, or rewards for a part of the task",
+        ),
+        ({"policy/mean_abs_advantage": 0.0, "agent_steps": 9e4}, ""),
+        ({"agent_steps": 1.2e6}, ""),
         ({"env_frames": 1.0, "seconds": 1.0}, ""),
     ],
-    ids=["old", "fast", "slow", "on-policy", "gradients", "normalised", "values", "certain", "before the first update"],
+    ids=[
+        *("old", "fast", "slow", "on-policy", "gradients", "normalised", "values", "certain"),
+        *("without rewards", "without rewards yet", "without updates", "before the first update"),
+    ],
 )
 def test_a_sentence_has_its_figures_and_a_remedy(row, sentence):
     assert LearningMonitor().diagnose(row) == sentence
