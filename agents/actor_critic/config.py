@@ -20,7 +20,7 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
         Metric("loss/policy", "", "policy gradient loss"),
         Metric("loss/baseline", "", "squared error of the value, times `baseline_cost`"),
         Metric("loss/entropy", "", "negative entropy of the policy, times its cost"),
-        Metric("policy/entropy", "nats", "mean entropy of the learned policy; of an episode's end that is cut off, 0"),
+        Metric("policy/entropy", "nats", "mean entropy of the learned policy, 0 in steps where nothing is decided"),
         Metric("policy/entropy_cost", "", "current entropy cost, if `target_entropy` adapts it"),
         Metric("policy/kl_behaviour_target", "nats", "KL divergence between acting and learned policy"),
         Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages, before standardisation"),
