@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar, TypeAlias
 from seed_rl.agents.config import AgentConfig
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import NonNegative, OneOf, UnitInterval, Within
-from seed_rl.specs import CannotAct, ContinuousSpec, EnvSpec
 from seed_rl.types import Metric
 
 ContinuousPolicy: TypeAlias = Annotated[str, OneOf("squashed", "clipped")]
@@ -72,7 +71,7 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
     1 +- epsilon; 0: the policy gradient."""
     explore_after: Annotated[int, Within(0)] = 0
     """After this many agent steps without a reward, a training environment explores by holding actions for longer
-    (`rl.exploration.hold`), until there is one; 0: never. Only with discrete actions."""
+    (`rl.exploration.hold`), until there is one; 0: never. Continuous actions are not held."""
     kl_stop: NonNegative = 0.0
     """End an update before the first optimizer step in whose minibatch the policy's KL divergence from the acting
     policy exceeds this, nats; 0: never."""
@@ -82,8 +81,3 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
         name = type(self).__name__
         if self.target_entropy is not None and self.entropy_cost <= 0:
             raise ValueError(f"{name}.target_entropy needs a positive {name}.entropy_cost to start from")
-
-    def check(self, env_spec: EnvSpec) -> None:
-        super().check(env_spec)
-        if self.explore_after and isinstance(env_spec.action, ContinuousSpec):
-            raise CannotAct(f"{type(self).__name__}.explore_after needs discrete actions, got {env_spec.action}")

@@ -183,8 +183,10 @@ def test_actions_are_held_only_where_they_are_legal_and_never_by_agents_built_fo
 
 
 def test_continuous_actions_are_not_held():
-    with pytest.raises(CannotAct, match="VTrace.explore_after needs discrete actions, got"):
-        dataclasses.replace(SMALL, explore_after=1).build(EnvSpec(NUMBERS, FORCES), 2, seed=1)
+    config = dataclasses.replace(SMALL, unroll_length=19)
+    agents = [dataclasses.replace(config, explore_after=n).build(EnvSpec(NUMBERS, FORCES), 2, seed=1) for n in (0, 1)]
+    one, other = (acted_unroll(agent, batch=2) for agent in agents)
+    tf.nest.map_structure(np.testing.assert_array_equal, one, other)
 
 
 def test_the_value_starts_at_zero_and_the_policy_nearly_uniform():
