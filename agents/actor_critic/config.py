@@ -70,8 +70,8 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
     """epsilon of PPO's clipped surrogate (arXiv:1707.06347), which does not reward ratios of the policies outside of
     1 +- epsilon; 0: the policy gradient."""
     explore_after: Annotated[int, Within(0)] = 0
-    """After this many agent steps without a reward, a training environment explores by holding actions for longer
-    (`rl.exploration.hold`), until there is one; 0: never. Continuous actions are not held."""
+    """Agent steps without a reward after which a training environment explores by holding its actions for longer, until
+    there is one (`rl.exploration.hold`); 0: never. Continuous actions are not held."""
     kl_stop: NonNegative = 0.0
     """End an update before the first optimizer step in whose minibatch the policy's KL divergence from the acting
     policy exceeds this, nats; 0: never."""
