@@ -28,7 +28,7 @@ ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
 
 
 class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
-    """Samples from its policy. A subclass defines `actor_critic_loss`."""
+    """Samples from its policy, or holds an action (`explore_after`). A subclass defines `actor_critic_loss`."""
 
     def __init__(self, config: ConfigT, env_spec: EnvSpec, num_training_envs: int, seed: int):
         clipped, continuous = config.continuous_policy == "clipped", isinstance(env_spec.action, ContinuousSpec)
@@ -70,7 +70,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         return groups
 
     def initial_state(self, batch_size: int) -> Any:
-        """The state of the model; if training environments hold actions, the pair of a `Holding` and that."""
+        """The model's state; if training environments may hold actions, a pair of `Holding` and that state."""
         own = super().initial_state(batch_size)
         return (Holding(*tf.zeros([2, batch_size], tf.int32)), own) if self._holds else own
 

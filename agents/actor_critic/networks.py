@@ -66,7 +66,7 @@ class ActorCritic(TrunkModel):
 
 
 class RoleModels(keras.Model):
-    """An `ActorCritic` for each of R roles; each step's outputs, and so its gradients, are those of the player's role.
+    """An `ActorCritic` for each of R roles; the player's role decides whose outputs, and so whose gradients, count.
 
     All compute every step, at R times the cost of one, and have the same running statistics.
     """

@@ -111,8 +111,8 @@ class Opponents:
             self._counts[self._drawn == number] = False
 
     def take_results(self) -> list[tuple[int, float]]:
-        """Return a member and the result of the learning agent for each game since the last call: 1 if the mean return
-        of its rows was higher than that of the opponents', 0 if it was lower, otherwise 0.5."""
+        """Return a member and the result of the learning agent for each game since the last call: 1 if its rows had a
+        higher mean return than the opponents', 0 if they had a lower one, otherwise 0.5."""
         return [self._results.popleft() for _ in range(len(self._results))]
 
     def warm_up(self) -> None:
