@@ -48,13 +48,16 @@ def test_there_must_be_an_action():
         epsilon_greedy(np.zeros((3, 0)), np.zeros(3), [0, 0])
 
 
+HOLDS = [tf.function(hold, jit_compile=compiled) for compiled in (False, True)]
+
+
 def held_for(steps, count, **changes):
     """The result of each of some steps, [steps, count], and the durations after them; by default without a reward."""
     holding, results = Holding(*tf.zeros([2, count], tf.int32)), []
     for t in range(steps):
         arguments = {"reward": np.zeros(count, np.float32), "allowed": np.ones(count, bool), "patience": 0, **changes}
         arguments = {name: own(t) if callable(own) else own for name, own in arguments.items()}
-        holds, holding = tf.function(hold, jit_compile=t % 2 > 0)(holding, seed=tf.constant([7, t]), **arguments)
+        holds, holding = HOLDS[t % 2](holding, seed=tf.constant([7, t]), **arguments)
         results.append(holds)
     return np.array(results), holding
 
