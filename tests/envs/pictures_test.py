@@ -26,11 +26,11 @@ from seed_rl.envs.gym import Gym
 def test_watching_does_not_change_the_game(config, steps):
     with closing(config.make(1)) as unwatched, closing(config.watch()) as env:
         expected, observation = unwatched.reset(seed=5)[0], env.reset(seed=5)[0]
-        rng, ends, pictures = np.random.default_rng(1), 0, []
+        action, rng, ends, pictures = config.spec().action, np.random.default_rng(1), 0, []
         for _ in range(steps):
             np.testing.assert_array_equal(observation, expected)
             pictures.append(env.picture(observation))
-            actions = random_actions(config.spec().action, rng, 1)
+            actions = random_actions(action, rng, 1)
             expected, *expected_results, _ = unwatched.step(actions)
             observation, *results, _ = env.step(actions)
             np.testing.assert_array_equal(results, expected_results)
