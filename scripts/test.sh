@@ -14,6 +14,8 @@ kind=dev
 venv="$("$root/scripts/setup_venv.sh" "$kind")"
 cd -- "$root"
 
+unset PYTHONDONTWRITEBYTECODE # or every process that a test starts would compile all modules again
+
 # Beside the tests, which wait for other processes now and then.
 check() {
   "$venv/bin/ruff" check .
