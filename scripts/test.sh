@@ -14,7 +14,7 @@ kind=dev
 venv="$("$root/scripts/setup_venv.sh" "$kind")"
 cd -- "$root"
 
-unset PYTHONDONTWRITEBYTECODE # or every process that a test starts would compile all modules again
+unset PYTHONDONTWRITEBYTECODE # otherwise each process that a test starts compiles all modules again
 
 # Beside the tests, which wait for other processes now and then.
 check() {
