@@ -57,6 +57,12 @@ def pytest_addoption(parser):
     parser.addoption("--accelerators", action="store_true", help="only the compilation for accelerators, in full")
 
 
+def pytest_collection_modifyitems(items):
+    # Workers begin with their first test and give away their last ones: in front, all of these run in one worker, and
+    # their cluster is started once.
+    items.sort(key=lambda item: item.path.name != "ray_test.py")
+
+
 def pytest_ignore_collect(collection_path, config):
     name = collection_path.relative_to(pathlib.Path(__file__).parent).as_posix()
     if config.getoption("hostile") and not f"{name}/".startswith(("./", "hostile/")):
