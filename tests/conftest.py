@@ -18,8 +18,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers print is taken for what a child says
 
 
-# A shell that starts the tests in the background makes them ignore it.
+# A shell that starts the tests in the background makes them ignore the first, and nohup the second.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Half of the time that XLA takes for a program goes into making it faster than it needs to be here.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
