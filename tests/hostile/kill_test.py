@@ -67,7 +67,7 @@ def test_a_run_goes_on_whichever_process_is_killed_and_every_unroll_is_consisten
                 learner = start()
         wait_for(lambda: frames() > 0 and rows(logdir)[-1]["environments"] == 18, learner)
         learner.process.send_signal(signal.SIGTERM)
-        assert learner.wait(60) == 128 + signal.SIGTERM, learner.text()
+        assert learner.wait() == 128 + signal.SIGTERM, learner.text()
     finally:
         actors.stop()
     assert killed > learners >= 1

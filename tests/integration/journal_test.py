@@ -31,7 +31,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     wait_for(lambda: [*logdir.glob("checkpoints/checkpoint-*[1-9]*.npz")], first)
     actors = actors_of(first.pid)
     first.process.kill()
-    first.wait(60)
+    first.wait()
     wait_for(lambda: gone(actors))
     assert runs.run(*train, f"--logdir={logdir}").returncode == 0
     recorded = segments.load(str(logdir / file.NAME))

@@ -35,7 +35,15 @@ class Runs:
                 command = [*(program or (sys.executable, "-m", "seed_rl")), *arguments]
                 process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, **options)
         self._processes.append(process)
-        return SimpleNamespace(process=process, pid=process.pid, text=output.read_text, wait=process.wait)
+
+        def wait(timeout=120):
+            """The exit code. A run that was asked to end may have to compile its first update before it can."""
+            try:
+                return process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"still running after {timeout} s:\n{output.read_text()}") from None
+
+        return SimpleNamespace(process=process, pid=process.pid, text=output.read_text, wait=wait)
 
     def run(self, *arguments, timeout=240, **options):
         """Runs a command to its end."""
