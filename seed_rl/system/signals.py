@@ -9,8 +9,9 @@ import sys
 import termios
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
 from seed_rl.system import children
@@ -113,7 +114,7 @@ def never_ignored(rearm: Callable[[], None] = lambda: None) -> Iterator[None]:
             return
         rearm()
         number = signal.SIGTERM if is_exit else signal.SIGINT
-        later = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (threading.get_ident(), number))
+        later = threading.Timer(_AGAIN_SECONDS, _send_again, (threading.get_ident(), number, hook.__code__))
         later.daemon = True
         later.start()
 
@@ -122,6 +123,13 @@ def never_ignored(rearm: Callable[[], None] = lambda: None) -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+
+
+def _send_again(thread: int, number: int, hook: CodeType) -> None:
+    """Send a signal to a thread once it has left the hook, where what the handler raises would be ignored again."""
+    while any(frame.f_code is hook for frame, _ in traceback.walk_stack(sys._current_frames()[thread])):
+        time.sleep(_AGAIN_SECONDS)
+    signal.pthread_kill(thread, number)
 
 
 def stop_at_end_of_input(stopped: StopFlag) -> None:
