@@ -90,8 +90,8 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
 def test_a_league_is_replayed(runs, rows, tmp_path):
     league = ("Experiment.league=@League()", "League.every_updates=2", "League.sets=1")
     small = ("Actors.envs_per_group=4", "Actors.num_eval_envs=2", "Inference.max_batch_size=4", "VTrace.hidden=16")
-    settings = (*league, *small, "Experiment.batch_size=4", "VTrace.unroll_length=16")
-    train = ("--gin_file=pettingzoo/tic_tac_toe", "--record", "--total_frames=3000", f"--logdir={tmp_path}/run")
+    settings = (*league, *small, "Experiment.batch_size=4", "VTrace.unroll_length=16", "Logs.digest_updates=5")
+    train = ("--gin_file=pettingzoo/tic_tac_toe", "--record", "--total_frames=1000", f"--logdir={tmp_path}/run")
     recorded = runs.run("train", *train, *(f"--gin_param={setting}" for setting in settings))
     assert recorded.returncode == 0, recorded.text()
     last = rows(f"{tmp_path}/run")[-1]
