@@ -78,7 +78,7 @@ def test_two_hosts_train_one_model_and_go_on_after_the_one_with_the_checkpoints_
     wait_for(lambda: os.listdir(f"{directories[0]}/checkpoints"), hosts[0])
     hosts[0].process.kill()
     left = hosts[1]
-    assert left.wait() == 1, left.text()
+    assert left.wait(15) == 1, left.text()
     assert re.fullmatch(
         r"seed_rl train: learner host 0 \(localhost:\d+\) is gone: "
         "start all 2 again, and they continue from the last checkpoint",
