@@ -18,7 +18,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,8 @@ from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
+
+from seed_rl.transport.address import unused_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLUMNS, LINES = 88, 40
@@ -142,9 +143,7 @@ def photograph_terminal(browser: Browser, page_html: str, path: pathlib.Path) ->
 @contextlib.contextmanager
 def tensorboard(logdir: pathlib.Path) -> Iterator[str]:
     """Serve a log directory with TensorBoard, and yield its address."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = unused_port()
     program = pathlib.Path(sys.executable).parent / "tensorboard"
     command = [program, f"--logdir_spec={logdir.name}:{logdir}", f"--port={port}", "--samples_per_plugin=scalars=1000"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:

@@ -131,5 +131,5 @@ def _listening(port: int) -> socket.socket:
     try:
         return socket.create_server(("0.0.0.0", port))  # as TensorFlow will
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os.strerror(error.errno).lower() if error.errno else str(error)
         raise AddressError(f"this learner host cannot listen on port {port}: {reason}") from error

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import ipaddress
 import os
+import random
 import re
 import socket
 import stat
@@ -16,6 +17,8 @@ from seed_rl.system.files import explained
 _ADDRESS = re.compile(
     r"unix:(//)?(?P<path>.+) | (\[(?P<ip6>[^][/]+)] | (?P<host>[^][/:]+)) : (?P<port>[0-9]{1,5})", re.VERBOSE
 )
+# Linux assigns ports from 32768 on to connections, others from 49152; Ray and Kubernetes use none of these either.
+_UNASSIGNED = range(20_000, 30_000)
 
 
 class AddressError(OSError, ValueError):
@@ -59,6 +62,18 @@ def parse_address(text: str) -> Address:
         (match["host"] or "").encode("idna")
         ipaddress.IPv6Address(match["ip6"] or "::")
     return Address(match["path"] or "", match["ip6"] or match["host"] or "", int(match["port"] or 0))
+
+
+def unused_port() -> int:
+    """Return a port on which a server can listen later: it is free, and no connection will be assigned it meanwhile.
+
+    Raises:
+      AddressError: no such port is free.
+    """
+    for port in random.SystemRandom().sample(_UNASSIGNED, len(_UNASSIGNED)):
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
+    raise AddressError(f"no port from {_UNASSIGNED.start} to {_UNASSIGNED.stop - 1} is free")
 
 
 def clear_stale_socket(path: str) -> None:

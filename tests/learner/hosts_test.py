@@ -58,7 +58,7 @@ def test_hosts_meet_when_all_listen_each_at_a_port_of_its_own():
         with socket.create_server((host, int(port))):
             assert waiting.result(30)
         with pytest.raises(
-            AddressError, match=f"cannot listen on port {other.getsockname()[1]}: address already in use"
+            AddressError, match=f"cannot listen on port {other.getsockname()[1]}: address already in use$"
         ):
             meet(Hosts(addresses, 0), stop)
 

@@ -1,11 +1,11 @@
 """Ports of this machine for servers that choose none themselves."""
 
-import contextlib
-import socket
+from seed_rl.transport.address import unused_port
 
 
 def free_addresses(count):
-    """Addresses on loopback that were free a moment ago."""
-    with contextlib.ExitStack() as cleanup:
-        sockets = [cleanup.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
-        return tuple(f"localhost:{each.getsockname()[1]}" for each in sockets)
+    """Return distinct addresses on loopback at which nobody listens."""
+    ports = set()
+    while len(ports) < count:
+        ports.add(unused_port())
+    return tuple(f"localhost:{port}" for port in ports)

@@ -1,8 +1,11 @@
 """Addresses, and files where a socket should be."""
 
+import socket
+
 import pytest
 
-from seed_rl.transport.address import AddressError, clear_stale_socket, parse_address
+from seed_rl.transport import address
+from seed_rl.transport.address import AddressError, clear_stale_socket, parse_address, unused_port
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,15 @@ def test_other_texts_are_refused(text):
 def test_a_host_that_cannot_have_an_address_is_refused(host):
     with pytest.raises(AddressError, match="the host must be a name or an address"):
         parse_address(f"{host}:80")
+
+
+def test_a_server_that_starts_later_gets_a_port_that_is_free_and_stays_so(monkeypatch):
+    port = unused_port()
+    assert 20_000 <= port < 30_000, "systems assign higher ones to connections"
+    monkeypatch.setattr(address, "_UNASSIGNED", range(port, port + 1))
+    with socket.create_server(("localhost", port)), pytest.raises(AddressError, match=f"from {port} to {port} is free"):
+        unused_port()
+    assert unused_port() == port
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path):

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.runs.ray.cluster import NoCluster, first_line, why_it_cannot_start
+from seed_rl.transport.address import unused_port
 
 _log = logging.getLogger(__name__)
 
@@ -31,8 +31,7 @@ class RayLearner:
 
     def address(self) -> str:
         """Return the `host:port` where it will listen for the other hosts."""
-        with socket.create_server(("", 0)) as listener:
-            return f"{ray.util.get_node_ip_address()}:{listener.getsockname()[1]}"
+        return f"{ray.util.get_node_ip_address()}:{unused_port()}"
 
     def run(self, arguments: Sequence[str], directory: str, runtime_environment: str) -> str:
         """Run a command of seed_rl in a separate process, which ends with this one.
