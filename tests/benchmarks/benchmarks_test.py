@@ -27,7 +27,12 @@ WORDS = {
     "time_to_score": ["catch/vtrace", "M frames"],
 }
 """Words of the table of a smoke run."""
-SMALLER = {"env": ["--suites=catch"], "load": ["--actors=2"], "transport": ["--group_sizes=4"]}
+SMALLER = {
+    "env": ["--suites=catch"],
+    "load": ["--actors=2"],
+    "transport": ["--group_sizes=4"],
+    "end_to_end": ["--gin_param=Actors.envs_per_group=1", "--gin_param=Inference.max_batch_size=1"],
+}
 """Flags that leave out most of a smoke run."""
 
 
