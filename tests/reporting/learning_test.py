@@ -91,7 +91,9 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
     ],
 )
 def test_a_sentence_has_its_figures_and_a_remedy(row, sentence):
-    assert LearningMonitor().diagnose(row) == sentence
+    trouble = LearningMonitor()
+    trouble.diagnose(row)
+    assert trouble.diagnose(row) == sentence
 
 
 def test_a_policy_may_become_certain_unless_its_return_is_lost():
@@ -111,5 +113,14 @@ def test_a_policy_may_become_certain_unless_its_return_is_lost():
 def test_values_of_a_solved_environment_have_nothing_to_explain_however_small_they_are():
     solved = {"learning/entropy_share": 0.5, "learning/explained_variance": 0.0, "policy/mean_value": 0.0}
     trouble = LearningMonitor()
+    trouble.diagnose(solved | {"policy/mean_abs_advantage": 1.0})
     assert trouble.diagnose(solved | {"policy/mean_abs_advantage": 1.0}).startswith("values: they explain only 0%")
     assert trouble.diagnose(solved | {"policy/mean_abs_advantage": 0.3}) == ""
+
+
+def test_values_may_explain_nothing_in_the_first_row_with_updates_within_which_a_task_may_be_solved():
+    blind = {"learning/entropy_share": 0.7, "policy/mean_value": 0.1, "policy/mean_abs_advantage": 0.3}
+    trouble = LearningMonitor()
+    assert trouble.diagnose({"env_frames": 1.0}) == ""
+    assert trouble.diagnose(blind | {"learning/explained_variance": 0.05}) == ""
+    assert trouble.diagnose(blind | {"learning/explained_variance": 0.05}).startswith("values: they explain only 5%")
