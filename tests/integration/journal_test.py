@@ -14,14 +14,14 @@ from seed_rl.studies import bundle as bundles
 from seed_rl.weights import checkpoints
 
 SETTINGS = (
-    "Experiment.total_frames=1500",
+    "Experiment.total_frames=2500",
     "Actors.envs_per_group=1",
     "Actors.num_eval_envs=0",
     "Inference.max_batch_size=2",  # the fewest sizes to compile for with which two groups may share a batch
     "Replay.min_size=20",
     "Logs.digest_updates=2",
     "Logs.checkpoint_interval_s=0.1",
-    "Logs.keep_every_frames=750",
+    "Logs.keep_every_frames=1500",
 )
 
 
@@ -40,11 +40,11 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     recorded = segments.load(str(logdir / file.NAME))
     assert len(recorded) == 3, "one ends with the kill, another at the checkpoint that is kept"
     assert all(part.end[0] == following.begin > 0 for part, following in itertools.pairwise(recorded))
-    kept = logdir / "checkpoints/frames-000000000750.npz"
+    kept = logdir / "checkpoints/frames-000000001500.npz"
     begin, last = updates_behind(str(kept)), recorded[-1]
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
 
-    changed = ("--gin_param=Optimizer.learning_rate=0", "--gin_param=Logs.keep_every_frames=0", "--total_frames=1100")
+    changed = ("--gin_param=Optimizer.learning_rate=0", "--gin_param=Logs.keep_every_frames=0", "--total_frames=1900")
     forked = runs.run(*train, f"--logdir={fork}", f"--fork={logdir}@{begin}", *changed)
     assert forked.returncode == 0, forked.text()
     assert f"in updates 0 to {begin} are equal" in forked.text()
