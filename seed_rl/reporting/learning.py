@@ -35,7 +35,6 @@ class LearningMonitor:
         self._first_return = math.nan
         self._best_return = -math.inf
         self._largest_advantage = 0.0
-        self._has_learned = False
 
     def diagnose(self, row: Mapping[str, float]) -> str:
         """Describe a symptom, its values and a remedy, e.g. "importance weights: ..."; empty if all is well.
@@ -46,10 +45,9 @@ class LearningMonitor:
         if math.isnan(self._first_return):
             self._first_return = value
         self._best_return = max(self._best_return, value)  # keeps the best return if the value is nan
-        self._largest_advantage = max(self._largest_advantage, row.get("policy/mean_abs_advantage", 0.0))
         # An easy task is solved within the first row, whose means are mostly of values that had learned nothing.
-        is_first = not self._has_learned
-        self._has_learned |= "learning/explained_variance" in row
+        is_first = self._largest_advantage == 0.0
+        self._largest_advantage = max(self._largest_advantage, row.get("policy/mean_abs_advantage", 0.0))
         return (
             self._of_rewards(row)
             or _of_values_out_of_bounds(row)

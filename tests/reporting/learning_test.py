@@ -118,7 +118,7 @@ def test_values_of_a_solved_environment_have_nothing_to_explain_however_small_th
     assert trouble.diagnose(solved | {"policy/mean_abs_advantage": 0.3}) == ""
 
 
-def test_values_may_explain_nothing_in_the_first_row_with_updates_within_which_a_task_may_be_solved():
+def test_values_may_explain_nothing_in_the_first_row_with_advantages_within_which_a_task_may_be_solved():
     blind = {"learning/entropy_share": 0.7, "policy/mean_value": 0.1, "policy/mean_abs_advantage": 0.3}
     trouble = LearningMonitor()
     assert trouble.diagnose({"env_frames": 1.0}) == ""
