@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from seed_rl.settings import Count, NonNegative, Settings, UnitInterval, Within
 from seed_rl.specs import ActionSpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
@@ -46,6 +46,10 @@ class AgentConfig(Settings):
     def largest_value(self) -> float | None:
         """The largest possible magnitude of a discounted return; None if rewards or returns are unbounded."""
         return self.max_abs_reward / (1.0 - self.discount) if self.max_abs_reward and self.discount < 1 else None
+
+    def for_device(self) -> Self:
+        """Return these settings with what depends on the learner's device. `TrunkConfig` chooses its number format."""
+        return self
 
     def check(self, env_spec: EnvSpec) -> None:
         """Checks that the agent supports the environments' actions, without importing TensorFlow.

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seed_rl.experiment import Experiment
+from seed_rl.networks.config import TrunkConfig
 from seed_rl.reporting.learning import LearningMonitor
 from seed_rl.reporting.run_log import bottleneck
 from seed_rl.reporting.text import duration, short
@@ -154,7 +155,9 @@ class RunDisplay:
         if not self._updates:
             return {"starting": self._start_of(row), "connected": connected}
         milestone = _milestone(row, self.experiment.milestones()) if "loss/total" in row else ""
-        return {"connected": connected, "bottleneck": bottleneck(row), "milestone": milestone, "learning": learning}
+        agent = self.experiment.agent
+        limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.emulates_bfloat16)
+        return {"connected": connected, "bottleneck": limit, "milestone": milestone, "learning": learning}
 
     def _start_of(self, row: Mapping[str, float]) -> str:
         """Describe what happens before the first update."""

@@ -19,6 +19,7 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.vector import pool
 from seed_rl.system.files import reason, socket_directory
+from seed_rl.system.machine import instructions, processor
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import CannotReach, check_writable, files_in, is_url
 from seed_rl.transport.address import AddressError, check_free, parse_address
@@ -73,6 +74,7 @@ def _tensorflow() -> Result:
     text = f"{tf.__version__} on {found or 'the CPU'}"
     if devices.is_without_its_tpu():
         return BROKEN, f"{tf.__version__} is a TPU build but finds no TPU; on a CPU, install tensorflow"
+    text += "; dtype = 'auto' is {}: {}".format(*devices.native_dtype())
     if not found and shutil.which("nvidia-smi"):
         return OPTIONAL, f"{text}; the NVIDIA GPU was not found: pip install 'tensorflow[and-cuda]'"
     return OK, text
@@ -93,8 +95,8 @@ def _machine() -> Result:
     import psutil
 
     memory = psutil.virtual_memory()
-    cores = len(os.sched_getaffinity(0))
-    return OK, f"{cores} cores, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
+    cores = f"{len(os.sched_getaffinity(0))} cores of {processor()} ({', '.join(instructions())})"
+    return OK, f"{cores}, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
 
 
 def room(place: str, min_gb: float, remedy: str) -> Result:

@@ -12,9 +12,8 @@ from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.order import Order
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.assembly import server_of
+from seed_rl.learner.listening import actor_settings, server_of
 from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
-from seed_rl.specs import ActorSettings
 from seed_rl.system.files import allow_many_files
 from seed_rl.system.object_store import CannotReach
 from seed_rl.system.signals import Stop
@@ -48,8 +47,8 @@ class PolicyServer:
         actors, inference, env_spec = experiment.actors, experiment.inference, self._agent.env_spec
         sizes = Sizes.of_policy(max_envs, inference.max_batch_size, greedy or actors.greedy_evaluation)
         self.acting = Acting(self._agent, sizes, inference, seed, order=self._order)
-        settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group, env_spec)
         membership = self._order.membership(max_envs, seed, inference.lease_timeout_s, num_devices=1)
+        settings = actor_settings(experiment)
         self.service = CentralInference(settings, env_spec, membership, [self.acting.thread], self._order)
         self._episodes = EpisodeWindow(RECENT_EPISODES)
 

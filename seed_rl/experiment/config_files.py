@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import IO, Any, TypeVar
@@ -19,7 +20,7 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gin_errors import sentence
 from seed_rl.experiment.gin_text import bindings, to_gin
-from seed_rl.experiment.saved_config import SAVED, groups, saved_settings
+from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
 from seed_rl.foreign import described
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Settings, did_you_mean, subclasses
@@ -52,9 +53,11 @@ def _opened(name: str) -> Iterator[IO[str]]:
 
 gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(name)))]
 
-_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from")
-"""Settings that don't affect what is learned from a frame: they may change when a run is resumed, and differ between
-learner hosts."""
+_MAY_CHANGE = (
+    *("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from", "agent.dtype"),
+)
+"""Settings that don't affect what is learned from a frame, but for rounding: they may change when a run is resumed, and
+differ between learner hosts."""
 
 _AGENTS = "agents/"
 _OF_AN_AGENT = {
@@ -256,13 +259,16 @@ def common_settings(experiment: Experiment) -> dict[str, Any]:
     return {"the version of seed_rl": __version__, **settings}
 
 
-def save_config(experiment: Experiment, logdir: str) -> None:
+def save_config(experiment: Experiment, logdir: str, chosen: Mapping[str, str] = types.MappingProxyType({})) -> None:
     """Write all settings into the log directory, as `config.gin` (for people and `train`) and `config.json` (as data).
+
+    The latter also says what was `chosen` on this machine for settings that leave it open, by their dotted names.
 
     Raises:
       OSError: a file can't be written and is left unchanged.
     """
     os.makedirs(logdir, exist_ok=True)
-    for name, text in (("config.gin", to_gin(experiment)), (SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
+    data = {**experiment.to_json(), **{f"{name}{CHOSEN}": value for name, value in chosen.items()}}
+    for name, text in (("config.gin", to_gin(experiment)), (SAVED, json.dumps(data, indent=2) + "\n")):
         with complete_or_absent(os.path.join(logdir, name)) as file:
             file.write(text.encode())

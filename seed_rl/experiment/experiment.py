@@ -232,7 +232,8 @@ class Experiment(Settings):
         """
         from seed_rl.agents.reward_norm import NormalisedRewards
 
-        agent = self.agent.build(self.env_spec(), 0 if for_evaluation else self.actors.num_training_envs, self.seed)
+        training = 0 if for_evaluation else self.actors.num_training_envs
+        agent = self.agent.for_device().build(self.env_spec(), training, self.seed)
         return NormalisedRewards(agent, self.agent.discount) if self.agent.reward_norm else agent
 
     @property

@@ -19,6 +19,8 @@ from seed_rl.system.object_store import local_file
 
 SAVED = "config.json"
 """Name of the file in a log directory with every setting by dotted name."""
+CHOSEN = ".chosen"
+"""Suffix of the names in it of what a setting left open, such as the number format that `auto` stood for."""
 
 
 def saved_settings(logdir: str) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def rebuilt(settings: Mapping[str, Any], path: str) -> Experiment:
     Raises:
       ConfigError: the settings are invalid; names `path`.
     """
-    saved = dict(settings)
+    saved = {name: value for name, value in settings.items() if not name.endswith(CHOSEN)}
     try:
         if not {"env.kind", "agent.kind"} <= saved.keys():
             raise ConfigError("env.kind and agent.kind are missing")

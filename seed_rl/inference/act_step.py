@@ -100,9 +100,9 @@ class ActStep:
         with tf.device(self._device):
             return self._compiled(control, staging.batch, seed).numpy()[:batch]
 
-    def warm_up(self) -> None:
-        """Compile every batch size by acting on padding alone."""
-        for size in self.batch_sizes:
+    def warm_up(self, sizes: Sequence[int] | None = None) -> None:
+        """Compile some of `batch_sizes`, by default all, by acting on padding alone; others compile on first use."""
+        for size in self.batch_sizes if sizes is None else sizes:
             function, arguments = self.program(size)
             with tf.device(self._device):
                 function.get_concrete_function(*arguments)  # otherwise TensorFlow warns about retracing

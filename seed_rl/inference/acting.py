@@ -73,5 +73,8 @@ class Acting:
         )
 
     def warm_up(self) -> None:
-        """Compile the act step, and that of opponents."""
-        (self.opponents or self.act_step).warm_up()
+        """Compile the act step for the largest batch, or with opponents for every batch."""
+        if self.opponents is None:
+            self.act_step.warm_up(self.act_step.batch_sizes[-1:])
+        else:
+            self.opponents.warm_up()

@@ -7,20 +7,16 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.experiment import Experiment, Inference
+from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.opponents import Seats
 from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.service import CentralInference
+from seed_rl.learner.listening import actor_settings
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import JoinedSource, Source, new_source
-from seed_rl.specs import ActorSettings, EnvSpec
-from seed_rl.transport import messages
-from seed_rl.transport.codec import Bounds, StepCodec
-from seed_rl.transport.credentials import ServerSecurity
-from seed_rl.transport.server import ActorServer
 from seed_rl.weights.checkpoints import name_variables
 from seed_rl.weights.league import Pool
 
@@ -75,10 +71,10 @@ def assemble(
     if actors.num_eval_envs:
         training, evaluation = actors.num_training_envs, actors.num_eval_envs
         _log.info("environments: %d for training (ids 0..%d), %d for evaluation", training, training - 1, evaluation)
-    settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group, agent.env_spec)
     membership = order.membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, len(acting))
     players = experiment.env.players
-    service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting], order, players)
+    threads = [one.thread for one in acting]
+    service = CentralInference(actor_settings(experiment), agent.env_spec, membership, threads, order, players)
 
     def refresh(learner_updates: int, env_frames: int) -> None:
         for one in acting:
@@ -93,17 +89,3 @@ def assemble(
                 pool.refresh(learner_updates, env_frames, weights, opponents, seed)
 
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
-
-
-def server_of(
-    service: CentralInference, env_spec: EnvSpec, inference: Inference, address: str, security: ServerSecurity
-) -> ActorServer:
-    """Build the server of a learner's actors, with limits that fit the steps of these environments."""
-    largest_step = StepCodec(env_spec, inference.max_batch_size).step_bytes
-    return ActorServer(
-        address,
-        service,
-        security=security,
-        max_message_bytes=max(largest_step, messages.MAX_REQUEST_BYTES),
-        bounds=Bounds(inference.max_reward, inference.max_observation),
-    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import FREE, Order
-from seed_rl.learner.assembly import assemble, server_of
+from seed_rl.learner.assembly import assemble
 from seed_rl.learner.collectives import NO_OTHERS, Link
 from seed_rl.learner.learner import Learner
 from seed_rl.learner.progress import Counters, Progress
@@ -18,7 +18,8 @@ from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.reporting.wandb_run import check_wandb
-from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.system import devices
+from seed_rl.transport.server import ActorServer
 from seed_rl.weights.checkpoints import name_variables
 from seed_rl.weights.league import Pool
 from seed_rl.weights.warm_start import warm_start
@@ -29,14 +30,13 @@ _log = logging.getLogger(__name__)
 def build_learner(
     experiment: Experiment,
     logdir: str,
-    address: str,
-    security: ServerSecurity,
+    server: ActorServer,
     link: Link = NO_OTHERS,
     order: Order = FREE,
 ) -> Learner:
     """Build the learner of an experiment with the state of the newest checkpoint in its log directory.
 
-    It serves actors at the address, `host:port` or `unix:/path`. The link connects hosts that train the same model.
+    The server, started or not, is that of its actors. The link connects hosts that train the same model.
 
     Raises:
       CannotAct: the agent does not support these environments.
@@ -56,6 +56,8 @@ def build_learner(
             agent, experiment.optimizer, replicas.strategy, experiment.passes, experiment.minibatches, link
         )
     variables = {**name_variables("agent", agent.variables), **train_step.variables}
+    if experiment.agent.for_device() != experiment.agent:
+        _log.info("computing in %s: %s", *devices.native_dtype())
 
     pool = Pool(os.path.join(logdir, "league"), experiment.league) if experiment.league else None
     progress = Progress(experiment.actors.num_training_envs, pool)
@@ -74,7 +76,6 @@ def build_learner(
     assembly.refresh(counters.learner_updates, counters.env_frames)
     progress.attach(assembly.service, assembly.acting[0].opponents)
     saver.attach(assembly.source.snapshot, restored_from is not None, order)
-    server = server_of(assembly.service, agent.env_spec, experiment.inference, address, security)
     return Learner(
         experiment=experiment,
         logdir=logdir,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment
@@ -35,8 +36,10 @@ PATIENCE = 20
 class Learner:
     """Trains an experiment's agent on the experience of actors, from the newest checkpoint in the log directory.
 
-    learner = build_learner(experiment, logdir, address, security)
-    learner.listen()      # actors may come
+    server = loading_server(experiment, address, security)
+    server.start()
+    learner = build_learner(experiment, logdir, server)
+    learner.admit()      # actors may join
     for row in learner.train(stop):   # compiles, then acts and trains
         print(row["env_frames"])
     learner.close()
@@ -73,13 +76,9 @@ class Learner:
         """Whether the run has trained on all of its frames."""
         return self.counters.env_frames >= self.experiment.total_frames
 
-    def listen(self) -> str:
-        """Start to serve actors and return the address. They get their first actions once `train` has compiled.
-
-        Raises:
-          AddressError: the address can't be listened on.
-        """
-        return self.server.start()
+    def admit(self) -> None:
+        """Let actors join. They get their first actions once `train` has compiled."""
+        self.server.service = self.assembly.service
 
     def train(
         self, stop: Stop, on_update: Callable[[], None] = lambda: None
@@ -102,6 +101,8 @@ class Learner:
         for acting in self.assembly.acting:
             acting.warm_up()
         self.assembly.service.start()
+        if self.replicas.shared and self.link.hosts.count == 1:  # while the first batch is collected
+            self._warm_up()
         self.saver.begin()
         began = time.monotonic() - self.counters.seconds
         log = self._open_log()
@@ -125,6 +126,13 @@ class Learner:
             last = log.close()
         if last is not None:
             yield last
+
+    def _warm_up(self) -> None:
+        """Compile the update."""
+        count = self.experiment.batch_size
+        with self.replicas.scope():
+            blank = self.assembly.acting[0].unrolls.store.read(tf.zeros([count], tf.int32))
+            self.train_step.warm_up(blank, count)
 
     def _open_log(self) -> RunLog:
         continues = self.counters.learner_updates or self.restored_from
@@ -176,6 +184,6 @@ class Learner:
         )
 
     def close(self, over: bool = False) -> None:
-        """Stop serving and acting, after `listen`. Actors end if the run is `over`, else wait for it to continue."""
+        """Stop serving and acting, after `admit`. Actors end if the run is `over`, else wait for it to continue."""
         self.assembly.service.stop()  # first: it answers on the server's streams
         self.server.stop(grace=0.5, over=over)

@@ -44,6 +44,11 @@ class Preparation:
         self._is_first = False
         return self.with_targets(unroll)
 
+    def warm_up(self, unroll: Unroll) -> Unroll:
+        """Compile what a call computes, without moving the statistics; return the batch with the agent's targets."""
+        self._compiled_moments(unroll)
+        return self.with_targets(unroll)
+
     def with_targets(self, unroll: Unroll) -> Unroll:
         """Return a batch with the agent's targets."""
         return unroll._replace(targets=self._compiled_targets(unroll))

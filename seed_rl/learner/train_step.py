@@ -1,6 +1,7 @@
 """One learner update: one or several optimizer steps from a batch of unrolls."""
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +23,8 @@ class TrainStep:
     """Updates an agent's weights: in each pass over a batch, one compiled call takes an optimizer step per minibatch.
 
     Gradients and metrics are averaged over replicas and hosts before the gradients are clipped, so that an update is
-    the same for any number of them. An optimizer step with NaN or Inf gradients is skipped: weights and optimizer state
-    stay as they were.
+    the same for any number of them. An optimizer step with NaN or Inf in gradients or learning rates is skipped: weights
+    and optimizer state stay as they were.
     """
 
     def __init__(
@@ -76,12 +77,24 @@ class TrainStep:
         weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
         reports: list[Report] = []
         while len(reports) < self._passes and not (reports and reports[-1].ended[-1]):
-            columns = draw(self._minibatches, count // self._replicas, generator)
-            seeds = draw_seeds(self._minibatches, generator, self._replicas, self._hosts)
-            steps = self._compiled_pass(unroll, weights, rates, tf.constant(columns), tf.constant(seeds))
-            reports.append(tf.nest.map_structure(lambda tensor: tensor.numpy(), steps))
+            columns, report = self._pass_over(unroll, weights, rates, generator)
+            reports.append(report)
         priorities = in_order(columns, reports[-1].priorities, self._replicas)
         return update_of(reports, priorities, self._optimizers.prefixed, rates.numpy())
+
+    def warm_up(self, unroll: Unroll, count: int) -> None:
+        """Compile the update by a pass over `count` unrolls whose steps are all skipped; see `__call__`."""
+        rates = tf.fill(self._optimizers.rates(0.0).shape, math.nan)
+        self._pass_over(self._prepared.warm_up(unroll), tf.ones([count]), rates, np.random.default_rng(0))
+
+    def _pass_over(
+        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, generator: np.random.Generator
+    ) -> tuple[np.ndarray, Report]:
+        """Take the optimizer steps of a pass; return the sequences of each step and the report, as NumPy arrays."""
+        columns = draw(self._minibatches, weights.shape[0] // self._replicas, generator)
+        seeds = draw_seeds(self._minibatches, generator, self._replicas, self._hosts)
+        report = self._compiled_pass(unroll, weights, rates, tf.constant(columns), tf.constant(seeds))
+        return columns, tf.nest.map_structure(lambda tensor: tensor.numpy(), report)
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
         """Return the `tf.function` of an optimizer step, and arguments for a minibatch."""
@@ -117,7 +130,7 @@ class TrainStep:
         gradients, means, maxima, priorities = self._gradients(unroll, weights, columns, seed)
         norms = self._strategy.run(self._optimizers.norms, (gradients,))
         norm = self._strategy.experimental_local_results(norms)[0]  # equal on all replicas of all hosts
-        finite = tf.reduce_all(tf.math.is_finite(norm))
+        finite = tf.reduce_all(tf.math.is_finite(norm)) & tf.reduce_all(tf.math.is_finite(rates))
         ended = tf.convert_to_tensor(self._agent.learned_enough(means))
 
         def apply() -> tf.Tensor:

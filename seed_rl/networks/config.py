@@ -5,11 +5,11 @@ import importlib.util
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 from seed_rl.settings import Count, OneOf, Settings, Within
 
-DTYPES = ("float32", "mixed_bfloat16")
+DTYPES = ("auto", "float32", "mixed_bfloat16")
 Initializer: TypeAlias = Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")]
 LayerNorm: TypeAlias = Annotated[str, OneOf("none", "features", "all")]
 
@@ -77,10 +77,24 @@ class TrunkConfig(Settings):
     """Standardise each number or pixel of the observations by running statistics, clipped to 10 deviations, as in
     OpenAI's PPO (arXiv:1707.06347): a ball on a static background then stands out. Not for bit planes and words."""
     dtype: Annotated[str, OneOf(*DTYPES)] = "float32"
-    """`float32` or `mixed_bfloat16` (bfloat16 computation, float32 weights)."""
+    """`float32`, `mixed_bfloat16` (bfloat16 computation, float32 weights), or `auto`: the faster one on the device that
+    trains, or that acts with the policy. A run may continue with another one."""
 
     def __post_init__(self):
         super().__post_init__()
         for name in ("channels", "convolutions"):
             if not getattr(self, name):
                 raise ValueError(f"{type(self).__name__}.{name} must not be empty")
+
+    def for_device(self) -> Self:
+        """Return these settings with `dtype` chosen for the device if it is `auto`. Imports TensorFlow."""
+        from seed_rl.system.devices import native_dtype
+
+        return dataclasses.replace(self, dtype=native_dtype()[0]) if self.dtype == "auto" else self
+
+    @property
+    def emulates_bfloat16(self) -> bool:
+        """Whether the device would compute in bfloat16 without instructions for it. Imports TensorFlow."""
+        from seed_rl.system.devices import native_dtype
+
+        return self.dtype == "mixed_bfloat16" and native_dtype()[0] == "float32"

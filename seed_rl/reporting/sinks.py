@@ -1,6 +1,7 @@
 """Opens the destinations of a run's rows, and retries those that fail temporarily."""
 
 import collections
+import dataclasses
 import logging
 import os
 import time
@@ -79,9 +80,11 @@ def sinks_of(
     """
     os.makedirs(logdir, exist_ok=True)
     started = time.time()
+    here, settings = dataclasses.replace(experiment, agent=experiment.agent.for_device()), experiment.to_json()
+    chosen = {name: value for name, value in here.to_json().items() if value != settings[name]}
 
     def files() -> Sink:
-        save_config(experiment, logdir)
+        save_config(experiment, logdir, chosen)
         return MetricsFile(logdir, resumed)
 
     sinks: list[Sink] = [

@@ -11,9 +11,12 @@ from seed_rl.journal import file
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.recorded import Recorded
 from seed_rl.system.files import explained
-from seed_rl.system.machine import processor, versions
+from seed_rl.system.machine import instructions, processor, uses_onednn, versions
 
-_ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTRAOP_THREADS", "NVIDIA_TF32_OVERRIDE")
+_ENVIRONMENT = (
+    *("XLA_FLAGS", "TF_XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "NVIDIA_TF32_OVERRIDE"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+)
 """Environment variables with which TensorFlow computes differently."""
 
 
@@ -62,4 +65,12 @@ def deterministic(threads: int) -> dict[str, Any]:
     accelerators = [tf.config.experimental.get_device_details(device) for device in devices.accelerators()]
     names = [str(details.get("device_name", "TPU")) for details in accelerators]
     environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
-    return {"processor": processor(), "threads": threads, "accelerators": names, "environment": environment}
+    return {
+        "processor": processor(),
+        "instructions": instructions(),
+        "onednn": uses_onednn(),
+        "dtype": devices.native_dtype()[0],  # what `auto` stands for
+        "threads": threads,
+        "accelerators": names,
+        "environment": environment,
+    }

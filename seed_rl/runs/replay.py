@@ -72,8 +72,8 @@ def replay(
         own = os.path.join(directory, f"segment-{number}")
         if newest:
             _copy(newest, own)
-        there = {"environment": {}, **segment.start["machine"]}
-        here = deterministic(there["threads"])
+        here = deterministic(segment.start["machine"]["threads"])
+        there = {**here, "environment": {}, **segment.start["machine"]}  # older records have less
         if there != here:
             raise JournalError(f"{logdir} was recorded on {there}, here is {here}")
         order = Replayed(segment, until, check)

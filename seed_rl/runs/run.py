@@ -20,6 +20,7 @@ from seed_rl.experiment.config_files import common_settings
 from seed_rl.foreign import shortened
 from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.hosts import ALONE, Hosts
+from seed_rl.learner.listening import loading_server
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ActorThreads, LocalActors
 from seed_rl.runs.mirror import working_directory
@@ -30,6 +31,7 @@ from seed_rl.system.files import allow_many_files, explained, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
 from seed_rl.system.signals import Stop, StopFlag, StopIf, ctrl_c_asks
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.server import ActorServer
 
 if TYPE_CHECKING:
     from seed_rl.learner.collectives import Link
@@ -82,7 +84,7 @@ class Run:
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
-    _served_at: str = dataclasses.field(default="", init=False)  # address once actors have been started
+    _served_at: str = dataclasses.field(default="", init=False)  # address once a server has been started
     _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
     _cleanup: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack, init=False)
 
@@ -167,18 +169,31 @@ class Run:
         actors = self._new_actors()
         stopping = StopIf(lambda: actors.failed is not None or stop.is_set())
         started = time.monotonic()
-        link = self._connect(stopping)
-        if link is None:
-            return
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(actors.stop)
-            while (yield from self._train_part(stop, stopping, link, actors, started)):
+            server = self._listen(cleanup)
+            actors.start(self._served_at)  # they build their environments while TensorFlow loads
+            link = self._connect(stopping)
+            if link is None:
+                return
+            while (yield from self._train_part(stop, stopping, link, server, actors, started)):
                 started = time.monotonic()
+                server = self._listen(cleanup)
                 gc.unfreeze()  # the learner of this part, whose memory the next one needs
                 gc.collect()
 
+    def _listen(self, cleanup: contextlib.ExitStack) -> ActorServer:
+        """Start the server of a learner, at the address of the one before it if there was one."""
+        if not self._served_at:
+            own = self._cleanup.enter_context(socket_directory())
+            self._served_at = self.address or f"unix:{own}/learner.sock"
+        server = loading_server(self.experiment, self._served_at, self.security)
+        cleanup.callback(server.stop, grace=0.5)
+        self._served_at = server.start()
+        return server
+
     def _train_part(
-        self, stop: Stop, stopping: Stop, link: Link, actors: Fleet, started: float
+        self, stop: Stop, stopping: Stop, link: Link, server: ActorServer, actors: Fleet, started: float
     ) -> Generator[dict[str, float], None, bool]:
         """Train with one learner; return whether a recorded run continues with another one."""
         gc.freeze()  # spares the collector the many objects of the imported modules
@@ -188,7 +203,7 @@ class Run:
                 order = cleanup.enter_context(
                     repeatable(self.experiment, self._directory, self.record, self.synchronous)
                 )
-            learner = self._new_learner(link, order)
+            learner = self._new_learner(server, link, order)
             if learner.finished:
                 _log.warning(
                     "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames",
@@ -204,13 +219,10 @@ class Run:
                 learner.close(error is GeneratorExit or (error is None and (learner.finished or asked)))
 
             cleanup.push(leave)
-            address = learner.listen()
+            learner.admit()
             if learner.restored_from:
                 _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
-            if not self._served_at and not stopping.is_set():
-                actors.start(address)
-            self._served_at = address
-            _log.info("serving actors at %s after %.1f s", _with_numbers(address), time.monotonic() - started)
+            _log.info("serving actors at %s after %.1f s", _with_numbers(self._served_at), time.monotonic() - started)
             yield from learner.train(stopping, self.on_update)
             if actors.failed is not None:
                 raise actors.failed
@@ -235,18 +247,14 @@ class Run:
             make_logical_cpus(self.experiment.devices.logical_cpus)
         return connect(self.hosts, common_settings(self.experiment), stop)
 
-    def _new_learner(self, link: Link, order: Order) -> Learner:
-        """Build the learner, which serves at the address of the one before it, if there was one."""
+    def _new_learner(self, server: ActorServer, link: Link, order: Order) -> Learner:
         import tensorflow as tf
 
         from seed_rl.learner.building import build_learner
         from seed_rl.weights.checkpoints import CheckpointError
 
-        address = self._served_at or self.address
-        if not address:
-            address = f"unix:{self._cleanup.enter_context(socket_directory())}/learner.sock"
         try:
-            return build_learner(self.experiment, self._directory, address, self.security, link, order)
+            return build_learner(self.experiment, self._directory, server, link, order)
         except (CannotAct, CannotBuild, CheckpointError) as error:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:

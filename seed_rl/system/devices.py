@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from seed_rl.system.machine import multiplies_bfloat16
+
 HOST = "CPU:0"
 """TensorFlow's name for the host."""
 
@@ -23,6 +25,26 @@ def accelerators(kind: str = "") -> list[Any]:
     """The GPUs and the TPU cores that TensorFlow sees, `PhysicalDevice`s, or only those of a kind (`gpu`, `tpu`)."""
     kinds = (kind.upper(),) if kind else ("GPU", "TPU")
     return [device for each in kinds for device in tf.config.list_physical_devices(each)]
+
+
+@functools.cache
+def native_dtype() -> tuple[str, str]:
+    """Return the faster of `TrunkConfig.dtype`'s number formats on the learner's device, and the reason.
+
+    That is `mixed_bfloat16` where the device multiplies bfloat16 natively: emulated, it is several times slower than
+    `float32`.
+    """
+    found = accelerators()
+    if not found:
+        native, why = multiplies_bfloat16()
+    elif found[0].device_type == "TPU":
+        native, why = True, "TPUs multiply bfloat16"
+    else:
+        details = tf.config.experimental.get_device_details(found[0])
+        capability = details.get("compute_capability", (0, 0))
+        native = capability >= (8, 0)
+        why = f"{details.get('device_name', 'the GPU')} has compute capability {'.'.join(map(str, capability))}"
+    return "mixed_bfloat16" if native else "float32", why
 
 
 def is_without_its_tpu() -> bool:

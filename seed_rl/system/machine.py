@@ -1,5 +1,6 @@
-"""The processor and the versions of packages on which the result of a computation depends."""
+"""The processor and the versions of packages on which speed and result of a computation depend."""
 
+import os
 import platform
 from importlib import metadata
 
@@ -17,13 +18,43 @@ _PACKAGES = (
     "box2d",
     "pettingzoo",
 )
+_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # the last one is ARM's
+_INSTRUCTIONS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "asimd", "sve", *_BFLOAT16)
 
 
 def processor() -> str:
-    """Return the name of the processor."""
+    """Return the name of the processor, which in a cloud may be that of a whole family."""
+    return _cpuinfo("model name") or platform.machine()
+
+
+def instructions() -> list[str]:
+    """Return the instruction sets of the processor that change how fast TensorFlow computes and how it rounds."""
+    found = (_cpuinfo("flags") or _cpuinfo("Features")).split()
+    return [name for name in _INSTRUCTIONS if name in found]
+
+
+def uses_onednn() -> bool:
+    """Whether TensorFlow computes with oneDNN's kernels in this process, after `load_tensorflow`."""
+    return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower() in ("1", "true")
+
+
+def multiplies_bfloat16() -> tuple[bool, str]:
+    """Return whether the processor multiplies bfloat16 natively, rather than in emulation, and why."""
+    native = [name for name in instructions() if name in _BFLOAT16]
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "")).upper()
+    if not native:
+        return False, "the CPU has no bfloat16 instructions"
+    if not uses_onednn():
+        return False, "without oneDNN (TF_ENABLE_ONEDNN_OPTS), the CPU's bfloat16 instructions are not used"
+    if limit not in ("", "ALL", "DEFAULT") and not any(name in limit for name in ("BF16", "FP16", "AMX", "AVX10")):
+        return False, f"ONEDNN_MAX_CPU_ISA={limit} excludes the CPU's bfloat16 instructions"
+    return True, f"the CPU has {native[-1]}"
+
+
+def _cpuinfo(field: str) -> str:
+    """Return the first value of a field that the kernel reports for each core; "" if there is none."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+        return next((line.partition(":")[2].strip() for line in file if line.partition("\t")[0] == field), "")
 
 
 def versions() -> dict[str, str]:

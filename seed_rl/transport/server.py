@@ -52,12 +52,13 @@ class ActorServer:
           AddressError: the address is malformed.
           SecurityError: `security` isn't enough for this address.
         """
+        self.service = service
+        """Answers the calls; may be replaced while there are no streams."""
         self.streams: set[ActorStream] = set()
         """The open streams, which the server's thread changes; any thread may count them."""
         self._address = addresses.parse_address(address)
         security.check(self._address)
         self._security = security
-        self._service = service
         self._max_message_bytes = max_message_bytes
         self._bounds = bounds
         # The rest of the files that this process may open is for itself.
@@ -165,7 +166,7 @@ class ActorServer:
         with reading():
             client = messages.read_describe_request(request)
         _log.debug("an actor on %s (%s) asks which environments to build", client[:100], peer)
-        return messages.describe_reply(self._service.describe())
+        return messages.describe_reply(self.service.describe())
 
     def _join(self, request: bytes, peer: str) -> bytes:
         if self._refused_joins.is_spent(peer):
@@ -173,8 +174,9 @@ class ActorServer:
             raise Refused(Refusal.RESOURCE_EXHAUSTED, sentence)
         try:
             return self._lease(request, peer)
-        except Exception:
-            self._refused_joins.take(peer)
+        except Exception as error:
+            if not (isinstance(error, Refused) and error.refusal is Refusal.UNAVAILABLE):  # for a moment only
+                self._refused_joins.take(peer)
             raise
 
     def _lease(self, request: bytes, peer: str) -> bytes:
@@ -187,11 +189,11 @@ class ActorServer:
                 f"a step of {max(group_sizes)} environments is a message of {largest} bytes and the learner reads up "
                 f"to {self._max_message_bytes}: make the groups smaller",
             )
-        return messages.join_reply(self._service.join(run_id, env_spec, group_sizes, peer))
+        return messages.join_reply(self.service.join(run_id, env_spec, group_sizes, peer))
 
     def _act(self, call: IncomingCall) -> None:
         with reading():
             opening = protocol.Opening.read(call.metadata)
         if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
-        ActorStream(call, self._service, opening, self.streams, self._bounds)
+        ActorStream(call, self.service, opening, self.streams, self._bounds)

@@ -10,6 +10,7 @@ import pytest
 from seed_rl.experiment import config_files
 from seed_rl.learner.building import build_learner
 from seed_rl.learner.learner import PATIENCE
+from seed_rl.learner.listening import loading_server
 from seed_rl.reporting.learning import Diverged
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
@@ -45,8 +46,10 @@ def play(experiment, address, observation):
 
 def test_numbers_beyond_the_bounds_end_their_actor_and_weights_beyond_help_the_run(tmp_path, caplog):
     experiment = config_files.load(["gym/cartpole"], SMALL)
-    learner = build_learner(experiment, str(tmp_path), f"unix:{tmp_path}/learner.sock", ServerSecurity())
-    address = learner.listen()
+    server = loading_server(experiment, f"unix:{tmp_path}/learner.sock", ServerSecurity())
+    learner = build_learner(experiment, str(tmp_path), server)
+    learner.admit()
+    address = server.start()
     with ThreadPoolExecutor(1) as pool, contextlib.closing(learner):
         honest = pool.submit(play, experiment, address, 0.1)
         rows = learner.train(threading.Event())

@@ -8,6 +8,7 @@ import pytest
 
 from seed_rl.experiment import config_files
 from seed_rl.learner.building import build_learner
+from seed_rl.learner.listening import loading_server
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.weights import checkpoints
 
@@ -25,13 +26,14 @@ SMALL = (
 def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     def start():
         experiment = config_files.load(["memory/r2d2"], SMALL)
-        return build_learner(experiment, str(tmp_path), f"unix:{tmp_path}/learner.sock", ServerSecurity())
+        server = loading_server(experiment, f"unix:{tmp_path}/learner.sock", ServerSecurity())
+        return build_learner(experiment, str(tmp_path), server)
 
     def end(learner):
         """End a run before its first update, with a last checkpoint."""
         stopped = threading.Event()
         stopped.set()
-        learner.listen()
+        learner.admit()
         assert list(learner.train(stopped)) == []
         learner.close()
 
