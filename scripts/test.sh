@@ -36,7 +36,7 @@ command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the test
 workers=$(($(nproc) < 2 ? 2 : 4))
 # An attack in full may take an hour, a compiler minutes.
 if [[ " $* " == *' --hostile '* || " $* " == *' --accelerators '* ]]; then
-  set -- "$@" --override-ini=timeout=7200 --override-ini=faulthandler_timeout=7300
+  set -- "$@" --timeout=7200 --override-ini=faulthandler_timeout=7300
 fi
 passed=yes
 "$venv/bin/python" -m pytest --numprocesses="$workers" --dist=worksteal "$@" || passed=

@@ -10,6 +10,8 @@ import gin
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from tests.support.deadlines import within
+
 # Processes that tests start find the same tree, `tests.support` included, wherever they run.
 _ROOT = str(pathlib.Path(__file__).resolve().parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
@@ -21,6 +23,8 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers prin
 # A shell that starts the tests in the background makes them ignore SIGINT, and nohup SIGHUP.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+os.environ.setdefault("PYTEST_TIMEOUT", f"{within(300):.0f}")  # seconds per test
 
 # Half of the time that XLA takes for a program goes into making it faster than it needs to be here.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")

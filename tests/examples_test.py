@@ -10,6 +10,7 @@ import pytest
 from nbclient import NotebookClient
 
 from seed_rl.api import Run, load_experiment
+from tests.support.deadlines import within
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 
@@ -33,7 +34,7 @@ def test_the_notebook_trains_plots_and_shows_a_film(tmp_path, monkeypatch):
     assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "it is kept without outputs"
     training = next(cell for cell in notebook.cells if "200_000" in cell.source)
     training.source = training.source.replace("200_000", "4_000")
-    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=within(240), resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     printed = [output.text.strip() for output in shown if output.output_type == "stream"]
     pictures = [kind for output in shown for kind in output.get("data", {}) if kind.startswith("image/")]

@@ -23,7 +23,7 @@ class TrainStep:
     """Updates an agent's weights: in each pass over a batch, one compiled call takes an optimizer step per minibatch.
 
     Gradients and metrics are averaged over replicas and hosts before the gradients are clipped, so that an update is
-    the same for any number of them. An optimizer step with NaN or Inf in gradients or learning rates is skipped: weights
+    the same for any number of them. An optimizer step with a NaN or Inf gradient or rate is skipped: weights
     and optimizer state stay as they were.
     """
 

@@ -127,7 +127,7 @@ def bottleneck(row: Mapping[str, float], emulates_bfloat16: bool = False) -> str
     cores = ", all cores are busy" if row.get("time/cpu", 0.0) >= _BUSY else ""
     if row["time/learner_waiting"] < 1 - _BUSY or row["time/inference_blocked"] > 0.2:
         if emulates_bfloat16:
-            return "learner: it emulates bfloat16, and dtype = 'auto' is several times as fast here"
+            return "learner: emulates bfloat16; dtype = 'auto' is several times as fast"
         return f"learner: smaller network or faster device{cores}"
     if row["time/inference_acting"] > 0.8:
         return f"inference: larger batches or faster device{cores}"

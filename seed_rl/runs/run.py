@@ -185,8 +185,7 @@ class Run:
     def _listen(self, cleanup: contextlib.ExitStack) -> ActorServer:
         """Start the server of a learner, at the address of the one before it if there was one."""
         if not self._served_at:
-            own = self._cleanup.enter_context(socket_directory())
-            self._served_at = self.address or f"unix:{own}/learner.sock"
+            self._served_at = self.address or f"unix:{self._cleanup.enter_context(socket_directory())}/learner.sock"
         server = loading_server(self.experiment, self._served_at, self.security)
         cleanup.callback(server.stop, grace=0.5)
         self._served_at = server.start()

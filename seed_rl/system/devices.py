@@ -27,7 +27,6 @@ def accelerators(kind: str = "") -> list[Any]:
     return [device for each in kinds for device in tf.config.list_physical_devices(each)]
 
 
-@functools.cache
 def native_dtype() -> tuple[str, str]:
     """Return the faster of `TrunkConfig.dtype`'s number formats on the learner's device, and the reason.
 

@@ -19,17 +19,18 @@ _PACKAGES = (
     "pettingzoo",
 )
 _BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # the last one is ARM's
+_CPUINFO = "/proc/cpuinfo"
 _INSTRUCTIONS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "asimd", "sve", *_BFLOAT16)
 
 
-def processor() -> str:
+def processor(cpuinfo: str = _CPUINFO) -> str:
     """Return the name of the processor, which in a cloud may be that of a whole family."""
-    return _cpuinfo("model name") or platform.machine()
+    return _field(cpuinfo, "model name") or platform.machine()
 
 
-def instructions() -> list[str]:
+def instructions(cpuinfo: str = _CPUINFO) -> list[str]:
     """Return the instruction sets of the processor that change how fast TensorFlow computes and how it rounds."""
-    found = (_cpuinfo("flags") or _cpuinfo("Features")).split()
+    found = (_field(cpuinfo, "flags") or _field(cpuinfo, "Features")).split()
     return [name for name in _INSTRUCTIONS if name in found]
 
 
@@ -38,9 +39,9 @@ def uses_onednn() -> bool:
     return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower() in ("1", "true")
 
 
-def multiplies_bfloat16() -> tuple[bool, str]:
+def multiplies_bfloat16(cpuinfo: str = _CPUINFO) -> tuple[bool, str]:
     """Return whether the processor multiplies bfloat16 natively, rather than in emulation, and why."""
-    native = [name for name in instructions() if name in _BFLOAT16]
+    native = [name for name in instructions(cpuinfo) if name in _BFLOAT16]
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "")).upper()
     if not native:
         return False, "the CPU has no bfloat16 instructions"
@@ -51,10 +52,10 @@ def multiplies_bfloat16() -> tuple[bool, str]:
     return True, f"the CPU has {native[-1]}"
 
 
-def _cpuinfo(field: str) -> str:
+def _field(cpuinfo: str, name: str) -> str:
     """Return the first value of a field that the kernel reports for each core; "" if there is none."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        return next((line.partition(":")[2].strip() for line in file if line.partition("\t")[0] == field), "")
+    with open(cpuinfo, encoding="utf-8") as file:
+        return next((line.partition(":")[2].strip() for line in file if line.partition("\t")[0] == name), "")
 
 
 def versions() -> dict[str, str]:

@@ -21,6 +21,7 @@ from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
 from seed_rl.transport.client import Disconnected, Rejected, RunOver
 from tests.support import counting
 from tests.support.counting import CountingVectorEnv
+from tests.support.deadlines import within
 
 
 class Fragile(CountingVectorEnv):
@@ -139,14 +140,14 @@ def running(actor):
         yield run
     finally:
         actor.stop()
-        run.join(30)
+        run.join(within(30))
     assert not run.is_alive()
 
 
 def test_an_actors_own_sizes_win_over_the_learners():
     client = Client()
     with running(Actor(lambda: client, num_groups=3, envs_per_group=2)):
-        assert client.stepped.wait(30)
+        assert client.stepped.wait(within(30))
     assert client.joined[0][1] == [2, 2, 2]
 
 
@@ -156,9 +157,9 @@ def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environmen
     waiting = iter(clients)
     with running(Actor(lambda: next(waiting))):
         for client in clients[:2]:
-            assert client.stepped.wait(30)
+            assert client.stepped.wait(within(30))
             client.close()  # the connection is lost
-        assert clients[2].stepped.wait(30)
+        assert clients[2].stepped.wait(within(30))
     assert len({client.joined[0][0] for client in clients}) == 3
     for client in clients:
         first = client.outputs[0][0]
@@ -171,9 +172,9 @@ def test_a_run_that_is_over_ends_the_actor_even_if_only_its_second_group_hears_o
     client = Client()
     client.is_over = True
     with running(Actor(lambda: client)) as run:
-        assert client.stepped.wait(30)
+        assert client.stepped.wait(within(30))
         client.close()
-        run.join(30)
+        run.join(within(30))
         assert not run.is_alive()
     assert len(client.joined) == 1
 

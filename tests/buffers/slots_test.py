@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
+from tests.support.deadlines import within
 
 
 def test_pool_hands_out_each_slot_once_and_remembers_the_version_of_its_unroll():
@@ -25,13 +26,13 @@ def test_closing_the_queue_wakes_producer_and_consumer():
     results = []
     threads = [
         threading.Thread(target=lambda: results.append(queue.wait_for_room())),
-        threading.Thread(target=lambda: results.append(queue.take(2, timeout=60))),
+        threading.Thread(target=lambda: results.append(queue.take(2, timeout=within(60)))),
     ]
     for thread in threads:
         thread.start()
     queue.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(within(10))
     assert sorted(results, key=str) == [False, None]
 
 
@@ -50,7 +51,7 @@ def test_no_unroll_is_lost_between_a_producer_and_a_consumer_and_none_waits_beyo
     thread.start()
     while len(taken) < total:
         assert len(queue) < 4 + 3
-        slots = queue.take(2, timeout=10)
+        slots = queue.take(2, timeout=within(10))
         assert slots is not None
         taken.extend(slots.tolist())
         pool.release(slots)

@@ -17,6 +17,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from scripts.pictures import BROWSER
+from tests.support.deadlines import within
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -45,12 +46,18 @@ def server(site) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """A real browser without a window."""
+def new_page():
+    """Opens a page of a real browser without a window, with the options of `Browser.new_page`."""
     chromium = shutil.which("chromium")
     assert chromium is not None, "no chromium on the PATH: scripts/install_chromium.sh installs it"
     with (
         sync_playwright() as playwright,
         contextlib.closing(playwright.chromium.launch(executable_path=chromium, args=list(BROWSER))) as running,
     ):
-        yield running
+
+        def open_page(**options):
+            page = running.new_page(**options)
+            page.set_default_timeout(1000 * within(30))
+            return page
+
+        yield open_page

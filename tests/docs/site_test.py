@@ -12,10 +12,10 @@ LOADED = re.compile(r'<(?!a )(\w+) (?![^>]*rel="(?:prev|next)")(?:[^>]* )?(?:src
 """Tags that load something, with its address."""
 
 
-def visit(browser, *urls: str) -> list[str]:
+def visit(new_page, *urls: str) -> list[str]:
     """A phrase for each problem that the browser has with these pages."""
     wrong, url = [], ""
-    page = browser.new_page()
+    page = new_page()
     page.on("console", lambda message: message.type == "error" and wrong.append(f"{url} says {message.text}"))
     page.on("pageerror", lambda error: wrong.append(f"{url} fails with {error}"))
     page.on("request", lambda request: _is_foreign(request.url, url) and wrong.append(f"{url} requests {request.url}"))
@@ -58,12 +58,12 @@ def test_every_page_of_the_documentation_is_there_and_loads_files_of_the_site_on
             picture.verify()
 
 
-def test_pages_of_every_kind_load_without_an_error_or_a_request_to_another_host(server, browser):
+def test_pages_of_every_kind_load_without_an_error_or_a_request_to_another_host(server, new_page):
     kinds = ("", "concepts/", "api/agents/", "results/", "source/envs/gym.py/")
-    assert visit(browser, *(f"{server}/{page}" for page in kinds)) == []
+    assert visit(new_page, *(f"{server}/{page}" for page in kinds)) == []
 
 
-def test_problems_are_found(tmp_path, browser):
+def test_problems_are_found(tmp_path, new_page):
     sources = '<img src="curve.png"><script src="http://127.0.0.2:9/a.js"></script><script>missing()</script>'
     (tmp_path / "index.html").write_text(sources)
     folder = tmp_path.as_uri()
@@ -71,11 +71,11 @@ def test_problems_are_found(tmp_path, browser):
         f"{folder}/index.html shows no picture {folder}/curve.png",
         f"{folder}/index.html requests http://127.0.0.2:9/a.js",
         f"{folder}/index.html fails with missing is not defined",
-    } <= set(visit(browser, f"{folder}/index.html"))
+    } <= set(visit(new_page, f"{folder}/index.html"))
 
 
-def test_the_search_box_finds_the_replay_ratio(server, browser):
-    page = browser.new_page()
+def test_the_search_box_finds_the_replay_ratio(server, new_page):
+    page = new_page()
     page.goto(server)
     page.get_by_role("textbox", name="Search").click()
     page.keyboard.type("replay ratio")
@@ -86,8 +86,8 @@ def test_the_search_box_finds_the_replay_ratio(server, browser):
     page.close()
 
 
-def test_equations_have_the_color_of_the_text_and_links_to_the_repository_show_the_file(server, browser):
-    page = browser.new_page(color_scheme="dark")
+def test_equations_have_the_color_of_the_text_and_links_to_the_repository_show_the_file(server, new_page):
+    page = new_page(color_scheme="dark")
     page.goto(f"{server}/concepts/")
     equation = page.locator(".math svg").first
     assert "rho" in equation.get_attribute("aria-label")

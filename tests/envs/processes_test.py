@@ -15,6 +15,7 @@ from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.envs.vector import processes
 from seed_rl.envs.vector.final import final_numbers
 from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
+from tests.support.deadlines import within
 from tests.support.failing_env import EXIT, GO_ON, RAISE, FailingEnv
 
 
@@ -96,7 +97,7 @@ def test_the_death_of_a_process_between_two_steps_is_noticed(make):
     env = make(1)
     (pid,) = pids(env)
     psutil.Process(pid).kill()
-    env.processes[0].wait(10)
+    env.processes[0].wait(within(10))
     with pytest.raises(EnvironmentFailed, match="the process of the thing ended in step: SIGKILL"):
         env.step(np.array([GO_ON]))
 
@@ -119,7 +120,7 @@ def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
     assert len(hanging) == 2 * 3, "each with a shell, and the program that it started"
     env.close()
     env.close()
-    assert not psutil.wait_procs(hanging, timeout=5)[1]
+    assert not psutil.wait_procs(hanging, timeout=within(5))[1]
 
 
 def test_processes_end_with_the_one_that_steps_them(wait_for):
@@ -139,6 +140,6 @@ if __name__ == "__main__":
         assert len(os.listdir(folder)) == 2
         assert len(alive) == 2 * 3
         stepping.kill()
-        _, alive = psutil.wait_procs(alive, timeout=20)
+        _, alive = psutil.wait_procs(alive, timeout=within(20))
     assert not alive
     wait_for(lambda: not os.path.exists(folder))

@@ -48,7 +48,7 @@ def test_parameters_win_over_files_and_a_later_load_forgets_them():
 def test_length_speed_and_placement_may_change_when_a_run_is_resumed_and_nothing_else(tmp_path):
     before = config_files.load(["catch/r2d2"])
     config_files.save_config(before, str(tmp_path))
-    bindings = ["Experiment.total_frames = 9M", "Actors.num_actors = 3", "Inference.max_wait_ms = 1.0"]
+    bindings = ["Experiment.total_frames = 9M", "R2D2.dtype = 'auto'", "Actors.num_actors = 3", "Inference.max_wait_ms = 1.0"]
     after = config_files.load(["catch/r2d2"], [*bindings, "Replay.placement = 'host'", "Replay.snapshot = True"])
     assert before != after
     assert config_files.differences_from_saved(after, str(tmp_path)) == []
@@ -102,6 +102,13 @@ def test_saved_settings_without_a_newer_one_have_its_default(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(settings))
     loaded = saved_config.load_saved(str(tmp_path))
     assert (loaded.seed, loaded.batch_size, loaded.agent.discount) == (5, 32, 0.99)
+
+
+def test_what_this_machine_chose_is_saved_for_readers_and_nobody_else(tmp_path):
+    loaded = config_files.load(["catch/vtrace"], ["VTrace.dtype = 'auto'"])
+    config_files.save_config(loaded, str(tmp_path), {"agent.dtype": "float32"})
+    assert saved_config.saved_settings(str(tmp_path))["agent.dtype.chosen"] == "float32"
+    assert saved_config.load_saved(str(tmp_path)) == loaded
 
 
 def test_modules_outside_of_the_library_are_named_by_the_reader(tmp_path, monkeypatch):

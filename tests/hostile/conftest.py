@@ -12,6 +12,7 @@ import pytest
 
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
+from tests.support.deadlines import within
 from tests.transport import peers
 
 _FILES = 128
@@ -37,7 +38,7 @@ class Siege:
         self.steps = 0
         self._ended = threading.Event()
         self.client = LearnerClient(self.address, ClientSecurity(token=TOKEN), share_memory=False)
-        lease = self.client.join("run", peers.SPEC, [2], timeout=10.0)
+        lease = self.client.join("run", peers.SPEC, [2], timeout=within(10))
         self._stream = self.client.open(lease, 0, peers.SPEC)
         self._step()
         self._thread = threading.Thread(target=self._act, daemon=True)
@@ -83,7 +84,7 @@ class Siege:
         self.wait_for(lambda: self.files() <= self.files_before)
         assert self.memory() - self.memory_before < megabytes << 20
         self.close()
-        assert self.process.wait(10) == 0, self.log()
+        assert self.process.wait(within(10)) == 0, self.log()
         assert "Traceback" not in self.log()
 
     def close(self):
@@ -92,7 +93,7 @@ class Siege:
         self._stream.close()
         self.client.close()
         if self.process.poll() is None:
-            self.process.communicate(timeout=10)
+            self.process.communicate(timeout=within(10))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from seed_rl.transport import messages, protocol
 from seed_rl.transport.codec import StepCodec
 from tests.hostile import http2
 from tests.hostile.conftest import TOKEN
+from tests.support.deadlines import within
 from tests.transport import peers
 
 AUTHORIZED = (("authorization", f"Bearer {TOKEN}"),)
@@ -65,16 +66,16 @@ def test_messages_of_any_content_end_only_their_own_call(siege, full):
     with grpc.insecure_channel(siege.address) as channel:
         for number in range(125_000 if full else 150):
             if number % 8 == 0:
-                lease = siege.client.join("run", peers.SPEC, [2] * 8, timeout=10.0)
+                lease = siege.client.join("run", peers.SPEC, [2] * 8, timeout=within(10))
             metadata = (*AUTHORIZED, *protocol.Opening(lease.session, number % 8).metadata())
             steps = iter([step, peers.mutated(step, rng)])
-            codes[status(channel.stream_stream(protocol.ACT)(steps, metadata=metadata, timeout=20.0))] += 1
+            codes[status(channel.stream_stream(protocol.ACT)(steps, metadata=metadata, timeout=within(20)))] += 1
         assert codes.keys() <= {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
         assert codes["INVALID_ARGUMENT"] > number / 2
         codes.clear()
         for number in range(20_000 if full else 100):
             method, request = (protocol.DESCRIBE, protocol.JOIN)[number % 2], peers.mutated(join, rng)
-            codes[status(channel.unary_stream(method)(request, metadata=AUTHORIZED, timeout=20.0))] += 1
+            codes[status(channel.unary_stream(method)(request, metadata=AUTHORIZED, timeout=within(20)))] += 1
         assert codes.keys() <= {"OK", "RESOURCE_EXHAUSTED"} | {each.name for each in protocol.Refusal if each.is_final}
         assert codes["INVALID_ARGUMENT"]
     siege.ends_well(megabytes=100 if full else 30)
@@ -86,13 +87,13 @@ def test_calls_whose_requests_never_come_make_room_for_others(siege):
         http2.begin(connection)
         connection.sendall(b"".join(http2.call(stream, block) for stream in range(1, 400, 2)))
         assert http2.receives(connection, b"newer calls")
-        siege.client.describe(timeout=10.0)
+        siege.client.describe(timeout=within(10))
     siege.ends_well(megabytes=30)
 
 
 def test_answers_that_are_not_read(siege):
     step = StepCodec(peers.SPEC, 2).encode_step(peers.output(2))
-    lease = siege.client.join("run", peers.SPEC, [2], timeout=10.0)
+    lease = siege.client.join("run", peers.SPEC, [2], timeout=within(10))
     opening = protocol.Opening(lease.session, 0).metadata()
     message = http2.frame(http2.DATA, 0, 1, b"\0" + len(step).to_bytes(4, "big") + step)
     with http2.connect(siege.address) as connection:

@@ -8,6 +8,7 @@ from seed_rl.inference.batcher import Batcher
 from seed_rl.specs import GroupLease
 from seed_rl.transport.streams import Request
 from seed_rl.types import EnvOutput
+from tests.support.deadlines import within
 
 
 def request_of(lease):
@@ -75,7 +76,7 @@ def test_groups_are_waited_for_if_they_usually_come_back_within_the_bound(turnar
     if waited_for:
         thread, got = waiting(batcher)
         batcher.close()
-        thread.join(10)
+        thread.join(within(10))
         assert got == [None], "the end of the run"
     else:
         assert batcher.get() == [a]
@@ -102,7 +103,7 @@ def test_the_request_that_fills_a_batch_releases_it():
     batcher.put(a)
     thread, got = waiting(batcher)
     batcher.put(b)
-    thread.join(10)
+    thread.join(within(10))
     assert got == [[a, b]], "though c is expected"
 
 
@@ -146,7 +147,7 @@ def test_a_closed_group_takes_its_request_along_and_releases_the_batch_that_wait
     batcher.put(d)
     thread, got = waiting(batcher)
     batcher.group_closed(c.lease)
-    thread.join(10)
+    thread.join(within(10))
     assert got == [[a, d]]
 
 
@@ -159,7 +160,7 @@ def test_every_request_is_handed_out_once_among_many_producers():
     def produce(n):
         for _ in range(rounds):
             batcher.put(groups[n])
-            assert answered[n].acquire(timeout=10)
+            assert answered[n].acquire(timeout=within(10))
 
     with ThreadPoolExecutor(len(groups)) as pool:
         producers = [pool.submit(produce, n) for n in range(len(groups))]
@@ -173,4 +174,4 @@ def test_every_request_is_handed_out_once_among_many_producers():
             for r in batch:
                 answered[groups.index(r)].release()
         for producer in producers:
-            producer.result(10)
+            producer.result(within(10))

@@ -17,6 +17,7 @@ from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig, place, relations
+from tests.support.deadlines import within
 
 
 class InferenceDevices:
@@ -86,7 +87,7 @@ class Pipeline:
 
     def _next_unrolls(self):
         """The next four unrolls, as numpy arrays without the batch axis."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + within(60)
         while (batch := self.source.next(timeout=1)) is None and time.monotonic() < deadline and not self.actors.failed:
             self.service.raise_failure()  # such as a store without a free slot
         assert batch is not None, self.actors.failed

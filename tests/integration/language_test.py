@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests.support.deadlines import within
 from tests.support.ports import free_addresses
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -31,10 +32,10 @@ def test_an_actor_in_another_language_steps_environments_for_a_learner_and_for_i
     flags += ("--gin_param=Logs.metrics_interval_s=0.2",)
     learner = runs.start("learner", *flags, "--total_frames=9_600", f"--logdir={tmp_path}/run")
     wait_for(lambda: "serving actors" in learner.text(), learner)
-    _, complaints = building.communicate(timeout=300)
+    _, complaints = building.communicate(timeout=within(300))
     assert (building.returncode, complaints) == (0, "")
     program = str(tmp_path / "build" / "catch_actor")
-    actor = subprocess.run([program, address], capture_output=True, text=True, timeout=120)
+    actor = subprocess.run([program, address], capture_output=True, text=True, timeout=within(120))
     assert learner.wait() == 0, learner.text()
     assert actor.stdout == "joined with 2 groups of 16 environments\nthe run is over\n"
     assert (actor.returncode, actor.stderr) == (0, "")

@@ -17,6 +17,7 @@ from seed_rl.runs.ray import fleet, hosts
 from seed_rl.runs.ray.cluster import NoCluster, connected
 from seed_rl.runs.ray.fleet import RayActors
 from seed_rl.transport.credentials import ClientSecurity
+from tests.support.deadlines import within
 
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
 ON_RAY = (
@@ -38,7 +39,7 @@ def cluster():
         patch.setenv("PYTHONPATH", str(pathlib.Path(__file__).resolve().parents[2]))  # for `Lacking`
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_health_check_period_ms", "1000")
-        patch.setenv("RAY_health_check_timeout_ms", "1000")
+        patch.setenv("RAY_health_check_timeout_ms", f"{1000 * within(1):.0f}")
         patch.setenv("RAY_health_check_failure_threshold", "3")
         started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL})
         try:

@@ -20,6 +20,7 @@ from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused
 from tests.inference.batcher_test import request_of
+from tests.support.deadlines import within
 
 QUEUE = UnrollQueue(1)
 START = {
@@ -98,7 +99,7 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     refreshed.join(0.05)
     assert refreshed.is_alive(), "acting has not got there"
     act(order, one, two)
-    refreshed.join(10)
+    refreshed.join(within(10))
     assert not refreshed.is_alive()
     order.learned(1, weights(1))
     with pytest.raises(Differs, match="after 2 updates, agent/kernel differs"):
@@ -145,7 +146,7 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
         batcher.group_opened(each.lease)
         batcher.put(each)
     demand = UnrollQueue(2)
-    waiting = threading.Thread(target=lambda: demand.take(1, timeout=60))
+    waiting = threading.Thread(target=lambda: demand.take(1, timeout=within(60)))
     waiting.start()
     for expected in (requests[:2], requests[2:], requests[:2]):
         assert batcher.get() == expected
@@ -159,7 +160,7 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
     too_early.join(0.05)
     assert too_early.is_alive(), "the learner is busy"
     demand.close()
-    too_early.join(10)
+    too_early.join(within(10))
 
 
 def test_the_first_difference_is_named(journal):

@@ -15,6 +15,7 @@ from seed_rl.reporting.learning import Diverged
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.types import EnvOutput
+from tests.support.deadlines import within
 
 SMALL = (
     "VTrace.hidden = 8",
@@ -36,7 +37,7 @@ def play(experiment, address, observation):
     spec, done = experiment.env_spec(), np.ones(2, bool)  # every step begins an episode
     output = EnvOutput(np.ones(2, np.float32), done, ~done, np.full((2, 4), observation, np.float32))
     with contextlib.closing(LearnerClient(address, ClientSecurity())) as client:
-        stream = client.open(client.join("run", spec, [2], timeout=30.0), 0, spec)
+        stream = client.open(client.join("run", spec, [2], timeout=within(30)), 0, spec)
         try:
             while True:
                 stream.step(output)

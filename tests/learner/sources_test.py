@@ -19,6 +19,7 @@ from seed_rl.learner.sources import JoinedSource, new_source
 from seed_rl.system.archives import Archive, BadArchive, writing
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
+from tests.support.deadlines import within
 
 LENGTH, QUEUE = 2, 3
 EXPERIMENT = Experiment(env=Counting(), agent=CountingAgentConfig())
@@ -139,7 +140,7 @@ def test_the_ratio_is_exact_whether_acting_or_learning_is_faster(batch_size, rat
     for update in range(updates):
         due = 6 + int(update * batch_size / ratio)
         if actors_are_faster:
-            batch = rig.drawn(timeout=30)
+            batch = rig.drawn(timeout=within(30))
             assert len(rig.queue) <= QUEUE, "acting is held up"
         else:  # each unroll comes only when the learner has found that there is none
             while (batch := rig.drawn()) is None:
@@ -153,7 +154,7 @@ def test_the_ratio_is_exact_whether_acting_or_learning_is_faster(batch_size, rat
     assert rig.source.gauges()["replay/ratio"] == drawn / inserted
     if actors_are_faster:
         rig.queue.close()
-        actors.join(30)
+        actors.join(within(30))
         assert not actors.is_alive()
     assert len(rig.pool) == free - min(rig.source.taken, 20) - len(rig.queue), "evicted slots are free again"
 

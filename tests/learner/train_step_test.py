@@ -194,6 +194,16 @@ def test_statistics_move_once_a_batch_before_its_gradients_and_see_the_first_one
     assert float(agent.mean.value) == pytest.approx(3 * REWARDS.mean(), rel=1e-5), "not by what isn't finite"
 
 
+def test_a_warm_up_changes_nothing_and_leaves_nothing_to_compile(monkeypatch):
+    agent = QuadraticAgent(two_groups=True)
+    train_step = TrainStep(agent, Optimizer(**ADAM), minibatches=3)
+    before = [agent.numpy(), *(variable.numpy() for variable in train_step.variables.values())]
+    train_step.warm_up(unroll_of(REWARDS), SIZE)
+    np.testing.assert_equal([agent.numpy(), *(each.numpy() for each in train_step.variables.values())], before)
+    monkeypatch.setattr(agent, "loss", None)  # which only a trace would call
+    assert updated(train_step, REWARDS).optimizer_steps == 3
+
+
 @pytest.mark.parametrize(("two_groups", "minibatches"), [(True, 1), (False, 3)])
 def test_a_step_whose_gradients_are_not_finite_changes_nothing(two_groups, minibatches):
     agent = QuadraticAgent(two_groups)

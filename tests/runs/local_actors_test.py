@@ -14,6 +14,7 @@ from seed_rl.runs import fleet
 from seed_rl.runs.fleet import ActorEnd, SupervisedFleet
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.system.children import how_it_ended
+from tests.support.deadlines import within
 from tests.support.failing_env import Failing
 
 TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
@@ -64,7 +65,7 @@ def failed(log_directory, monkeypatch, count=1):
     actors = LocalActors(count, str(log_directory), on_failure=over.set)
     try:
         actors.start("nowhere")
-        assert over.wait(60)
+        assert over.wait(within(60))
     finally:
         actors.stop()
     return actors
@@ -88,7 +89,7 @@ def test_an_actor_that_ends_with_the_run_or_could_never_run_is_not_started_again
         program(script)
         actors = LocalActors(1, str(tmp_path))
         actors.start("nowhere")
-        actors._threads[0].join(60)
+        actors._threads[0].join(within(60))
         assert not actors._threads[0].is_alive()
         assert (actors.restarts, actors.failed and str(actors.failed), caplog.records) == (0, failure, [])
 
@@ -133,7 +134,7 @@ def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
     begun, released = threading.Event(), threading.Event()
     actors = Stuck(1, str(tmp_path))
     actors.start("unix:/nowhere")
-    assert begun.wait(10)
+    assert begun.wait(within(10))
     actors.stop(grace=0.01)
     released.set()
     assert "1 of 1 actors don't respond and are left running" in caplog.text

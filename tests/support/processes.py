@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from seed_rl.reporting import metrics
 from seed_rl.reporting.catalogue import tag
 from tests.support import zygote
+from tests.support.deadlines import within
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -39,9 +40,9 @@ class Runs:
         def wait(timeout=120):
             """The exit code. A run that was asked to end may have to compile its first update before it can."""
             try:
-                return process.wait(timeout)
+                return process.wait(within(timeout))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"still running after {timeout} s:\n{output.read_text()}") from None
+                raise AssertionError(f"still running after {within(timeout):.0f} s:\n{output.read_text()}") from None
 
         return SimpleNamespace(process=process, pid=process.pid, text=output.read_text, wait=wait)
 
@@ -108,7 +109,7 @@ def wait_for():
     """Polls until a condition holds, and returns what it gave; fails if it does not within two minutes."""
 
     def wait(condition, run=None, timeout=120):
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + within(timeout)
         while time.monotonic() < deadline:
             found = condition()
             if found:
@@ -116,7 +117,7 @@ def wait_for():
             if run is not None and run.process.poll() is not None:
                 raise AssertionError(f"ended with {run.process.returncode}:\n{run.text()}")
             time.sleep(0.05)
-        raise AssertionError(f"not within {timeout} s" + ("" if run is None else f":\n{run.text()}"))
+        raise AssertionError(f"not within {within(timeout):.0f} s" + ("" if run is None else f":\n{run.text()}"))
 
     return wait
 

@@ -17,6 +17,8 @@ import tempfile
 
 import psutil
 
+from tests.support.deadlines import within
+
 _ADDRESS = f"\0seed_rl-zygote-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 
 
@@ -82,7 +84,7 @@ def _connected():
 def run(arguments, module):
     """Runs a module to its end, which must be a good one."""
     with tempfile.TemporaryFile() as output:
-        code = start(arguments, output, module=module).wait(240)
+        code = start(arguments, output, module=module).wait(within(240))
         output.seek(0)
         assert code == 0, output.read()[-2000:].decode(errors="replace")
 

@@ -9,6 +9,8 @@ import time
 import psutil
 import pytest
 
+from tests.support.deadlines import within
+
 WAITS_IN_NATIVE_CODE = """
 import ctypes, sys, threading
 from seed_rl.system.signals import signals
@@ -129,7 +131,7 @@ def test_a_signal_or_the_end_of_the_input_asks_a_run_to_end_or_raises_before_the
 ):
     process = start(program)
     process.stdin.close() if number is None else process.send_signal(number)
-    assert process.wait(30) == code
+    assert process.wait(within(30)) == code
     assert process.stdout.read() == words
 
 
@@ -139,12 +141,12 @@ def test_hanging_up_ends_no_run_under_nohup(start):
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    assert process.wait(within(30)) == 128 + signal.SIGTERM
 
 
 def test_a_later_signal_ends_the_process_even_in_native_code(start):
     process = start(WAITS_IN_NATIVE_CODE)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + within(30)
     while process.poll() is None:
         assert time.monotonic() < deadline
         process.send_signal(signal.SIGINT)
@@ -155,7 +157,7 @@ def test_a_later_signal_ends_the_process_even_in_native_code(start):
 def test_before_there_is_anything_to_save_the_first_one_does(start):
     process = start(WAITS_IN_NATIVE_CODE, "nothing to lose")
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 128 + signal.SIGINT
+    assert process.wait(within(30)) == 128 + signal.SIGINT
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -163,7 +165,7 @@ def test_before_there_is_anything_to_save_the_first_one_does(start):
 def test_a_signal_that_arrives_in_a_finalizer_is_not_lost(start, number, when):
     process = start(IGNORED, *when)
     process.send_signal(number)
-    assert process.wait(30) == 128 + number
+    assert process.wait(within(30)) == 128 + number
 
 
 @pytest.mark.parametrize("how", ["waits", "ends"])
@@ -173,8 +175,8 @@ def test_programs_end_with_the_process_that_started_them(how):
         engine = psutil.Process(int(started.stdout.readline()))
         if how == "waits":
             started.kill()
-        assert started.wait(20) == (-signal.SIGKILL if how == "waits" else 0)
-    assert not psutil.wait_procs([engine], timeout=20)[1]
+        assert started.wait(within(20)) == (-signal.SIGKILL if how == "waits" else 0)
+    assert not psutil.wait_procs([engine], timeout=within(20))[1]
 
 
 def test_a_process_learns_of_the_end_of_its_parent_although_a_fork_of_that_lives(tmp_path, wait_for):
@@ -188,6 +190,6 @@ os._exit(0)
 """
     log = tmp_path / "log"
     with subprocess.Popen([sys.executable, "-c", program, str(log)], start_new_session=True) as parent:
-        parent.wait(20)
+        parent.wait(within(20))
         wait_for(lambda: log.read_text() == "gone\n")
         os.killpg(parent.pid, signal.SIGKILL)

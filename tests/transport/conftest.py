@@ -14,6 +14,7 @@ from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.transport.protocol import ACT, Opening
 from seed_rl.transport.server import ActorServer
+from tests.support.deadlines import within
 from tests.transport import peers
 
 
@@ -40,7 +41,7 @@ class House:
 
     def streams(self, client, sizes):
         """Joins; returns the lease and an open stream for each group."""
-        lease = client.join("run", peers.SPEC, sizes, timeout=5.0)
+        lease = client.join("run", peers.SPEC, sizes, timeout=within(5))
         return lease, [client.open(lease, group, peers.SPEC) for group in range(len(sizes))]
 
     def act(self, opening, *messages):
@@ -48,13 +49,13 @@ class House:
         channel = grpc.insecure_channel(self.path)
         self._ends.append(channel.close)
         metadata = opening.metadata() if isinstance(opening, Opening) else opening
-        return channel.stream_stream(ACT)(iter(messages), metadata=metadata, timeout=5.0)
+        return channel.stream_stream(ACT)(iter(messages), metadata=metadata, timeout=within(5))
 
     def hold(self, learner, stream, size):
         """Makes a step that the learner doesn't answer; returns the stream on its side, and the actor's result."""
         learner.service.hold = True
         result = self.threads.submit(stream.step, peers.output(size))
-        return learner.service.held.get(timeout=5.0), result
+        return learner.service.held.get(timeout=within(5)), result
 
     def run(self, role, *arguments):
         """Starts a process, "learn" or "act", and waits for the first line it prints."""

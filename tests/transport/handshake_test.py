@@ -23,6 +23,7 @@ from seed_rl.transport.credentials import (
 )
 from seed_rl.transport.hosts import Allowance
 from seed_rl.transport.protocol import Refusal, Refused
+from tests.support.deadlines import within
 from tests.transport import peers
 
 
@@ -31,8 +32,8 @@ def test_an_actor_learns_what_to_build_and_gets_room(house, address, host):
     learner = house.serve(address)
     assert not learner.address.endswith(":0")
     client = house.connect(learner.address)
-    assert client.describe(timeout=5.0) == peers.SETTINGS
-    lease = client.join("run-1", peers.SPEC, [3, 2], timeout=5.0)
+    assert client.describe(timeout=within(5)) == peers.SETTINGS
+    lease = client.join("run-1", peers.SPEC, [3, 2], timeout=within(5))
     assert lease == Lease("0", (GroupLease((0, 1, 2), 100), GroupLease((3, 4), 103)))
     ((run_id, spec, sizes, peer),) = learner.service.joined
     assert (run_id, spec, sizes) == ("run-1", peers.SPEC, (3, 2))
@@ -43,7 +44,7 @@ def ask(address, method, request):
     """The refusal of a protobuf message or of bytes: name of the status, and sentence."""
     request = request if isinstance(request, bytes) else request.SerializeToString()
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as error:
-        channel.unary_unary(method)(request, timeout=5.0)
+        channel.unary_unary(method)(request, timeout=within(5))
     return error.value.code().name, error.value.details()
 
 
@@ -72,7 +73,7 @@ def test_a_bad_request_is_refused_in_a_short_sentence(house, method, request_mes
     assert got == code
     assert sentence in details
     assert len(details) <= 1000
-    assert house.connect().describe(timeout=5.0) == peers.SETTINGS
+    assert house.connect().describe(timeout=within(5)) == peers.SETTINGS
 
 
 def test_joins_of_a_host_that_was_refused_several_times_within_a_second_are_not_read(house):
@@ -80,17 +81,17 @@ def test_joins_of_a_host_that_was_refused_several_times_within_a_second_are_not_
     learner.server._refused_joins = Allowance(3, 60.0)
     client = house.connect()
     for _ in range(4):
-        client.join("run", peers.SPEC, [1], timeout=5.0)
+        client.join("run", peers.SPEC, [1], timeout=within(5))
     learner.service.failures["join"] = Refused(Refusal.FAILED_PRECONDITION, "why")
     for _ in range(3):
         with pytest.raises(Rejected, match="why"):
-            client.join("run", peers.SPEC, [1], timeout=5.0)
+            client.join("run", peers.SPEC, [1], timeout=within(5))
     learner.service.failures.clear()
     other = house.connect()
     assert ask(house.path, protocol.JOIN, b"\xff\xff\xff")[0] == "RESOURCE_EXHAUSTED"
     with pytest.raises(Disconnected, match="10 joins from this host were refused within a second: try again later"):
-        other.join("run", peers.SPEC, [1], timeout=5.0)
-    assert other.describe(timeout=5.0) == peers.SETTINGS
+        other.join("run", peers.SPEC, [1], timeout=within(5))
+    assert other.describe(timeout=within(5)) == peers.SETTINGS
 
 
 def test_a_learner_of_another_version_is_rejected(house):
@@ -98,7 +99,7 @@ def test_a_learner_of_another_version_is_rejected(house):
     learner = CallServer(lambda call: call.listen(lambda request: call.finish(newer), lambda: None), ())
     assert learner.start(house.path, None)
     with pytest.raises(Rejected, match="expected version 5 of the protocol, the other side has 9"):
-        house.connect().describe(timeout=5.0)
+        house.connect().describe(timeout=within(5))
     learner.stop(grace=1.0)
 
 
@@ -107,9 +108,9 @@ def test_groups_whose_steps_are_too_large_may_not_join(house):
     largest = 45  # 2 + 1 + 45 * 22 = 993
     assert StepCodec(peers.SPEC, largest).step_bytes <= 1000 < StepCodec(peers.SPEC, largest + 1).step_bytes
     client = house.connect()
-    client.join("run", peers.SPEC, [largest], timeout=5.0)
+    client.join("run", peers.SPEC, [largest], timeout=within(5))
     with pytest.raises(Rejected, match=r"a step of 46 environments is a message of 1015 bytes .* up to 1000: make"):
-        client.join("run", peers.SPEC, [1, largest + 1], timeout=5.0)
+        client.join("run", peers.SPEC, [1, largest + 1], timeout=within(5))
     assert len(learner.service.joined) == 1
 
 
@@ -131,7 +132,7 @@ def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, me
     failure = Refused(refusal, "why") if refusal else KeyError("why")
     learner = house.serve()
     client = house.connect()
-    lease = client.join("run", peers.SPEC, [1, 1], timeout=5.0)
+    lease = client.join("run", peers.SPEC, [1, 1], timeout=within(5))
     other = client.open(lease, 0, peers.SPEC)
     other.step(peers.output(1))
     learner.service.failures[method] = failure
@@ -147,7 +148,7 @@ def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, me
     assert str(error.value).endswith("why" if kind is Rejected else f"({code})")
     assert ("KeyError" in caplog.text) == (refusal is None)
     if method == "step":
-        assert learner.service.closed.get(timeout=5.0)[3] == str(failure)
+        assert learner.service.closed.get(timeout=within(5))[3] == str(failure)
     assert learner.service.closed.empty()
     learner.service.failures.clear()
     assert other.step(peers.output(1)).tolist() == [4]
@@ -182,11 +183,11 @@ def test_a_stream_must_name_its_group(house, metadata, sentence):
 def test_every_call_needs_the_token(house, caplog):
     caplog.set_level(logging.DEBUG)
     house.serve(security=ServerSecurity(token="swordfish"))
-    lease = house.connect(security=ClientSecurity(token="swordfish")).join("run", peers.SPEC, [1], timeout=5.0)
+    lease = house.connect(security=ClientSecurity(token="swordfish")).join("run", peers.SPEC, [1], timeout=within(5))
     client = house.connect(security=ClientSecurity(token="wrong"))
     for call in (
-        lambda: client.describe(timeout=5.0),
-        lambda: client.join("run", peers.SPEC, [1], timeout=5.0),
+        lambda: client.describe(timeout=within(5)),
+        lambda: client.join("run", peers.SPEC, [1], timeout=within(5)),
         lambda: client.open(lease, 0, peers.SPEC).step(peers.output(1)),
     ):
         with pytest.raises(Rejected, match="the actor's token isn't the learner's"):
@@ -203,24 +204,24 @@ def test_tls_with_a_token(house, tmp_path):
     trusted = read_authorities(cert)
 
     client = house.connect(address, ClientSecurity(trusted, "swordfish"))
-    assert client.describe(timeout=5.0) == peers.SETTINGS
+    assert client.describe(timeout=within(5)) == peers.SETTINGS
     _, (stream,) = house.streams(client, [2])
     assert stream.step(peers.output(2)).tolist() == [4, 5]
     by_number = address.replace("localhost", "127.0.0.1")
     client = house.connect(by_number, ClientSecurity(trusted, "swordfish", server_name="localhost"))
-    assert client.describe(timeout=5.0) == peers.SETTINGS
+    assert client.describe(timeout=within(5)) == peers.SETTINGS
 
     with pytest.raises(Rejected, match="is for another name: give --tls_server_name"):
-        house.connect(by_number, ClientSecurity(trusted, "swordfish")).describe(timeout=5.0)
+        house.connect(by_number, ClientSecurity(trusted, "swordfish")).describe(timeout=within(5))
     with pytest.raises(Rejected, match="the learner asks for a token"):
-        house.connect(address, ClientSecurity(trusted)).describe(timeout=5.0)
+        house.connect(address, ClientSecurity(trusted)).describe(timeout=within(5))
     with pytest.raises(Rejected, match="isn't vouched for by --tls_ca"):
-        house.connect(address, ClientSecurity(read_authorities(other_cert), "swordfish")).describe(timeout=5.0)
+        house.connect(address, ClientSecurity(read_authorities(other_cert), "swordfish")).describe(timeout=within(5))
     with pytest.raises(Disconnected, match=r"does the learner use TLS\? Then actors need --tls_ca"):
         house.connect(address, ClientSecurity(token="swordfish")).describe(timeout=1.0)
     plain = house.serve("localhost:0").address
     with pytest.raises(Rejected, match=f"the server at {plain} does not use TLS: a learner does with --tls_cert"):
-        house.connect(plain, ClientSecurity(trusted)).describe(timeout=5.0)
+        house.connect(plain, ClientSecurity(trusted)).describe(timeout=within(5))
 
 
 def test_handshakes_that_fail_leave_no_line_in_the_log(house, tmp_path, capfd):
@@ -239,7 +240,7 @@ def test_another_server_that_speaks_grpc_is_no_learner(house):
     port = other.add_insecure_port("localhost:0")
     other.start()
     with pytest.raises(Rejected, match=f"the server at localhost:{port} is not a learner"):
-        house.connect(f"localhost:{port}").describe(timeout=5.0)
+        house.connect(f"localhost:{port}").describe(timeout=within(5))
     other.stop(None)
 
 
@@ -254,7 +255,7 @@ def test_an_address_in_use_is_refused(house):
     house.serve()
     with pytest.raises(AddressError, match=f"cannot listen on {house.path}: another process serves there"):
         house.serve()
-    assert house.connect().describe(timeout=5.0) == peers.SETTINGS
+    assert house.connect().describe(timeout=within(5)) == peers.SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity, read_certificate
 from seed_rl.transport.server import ActorServer
 from seed_rl.types import EnvOutput
+from tests.support.deadlines import within
 
 SPEC = EnvSpec(ArraySpec((4,), "int32"), DiscreteSpec(10_000))
 SETTINGS = ActorSettings(EnvDescription("fake", {"game": "pong", "frames": 4, "sticky": 0.25, "full": True}), 2, 3)
@@ -136,8 +137,8 @@ def learn(address, token="", cert_file="", key_file=""):
 def act(address):
     """Steps for ever; prints the first actions."""
     client = LearnerClient(address, ClientSecurity())
-    client.describe(timeout=10.0)
-    stream = client.open(client.join("run", SPEC, [2], timeout=10.0), 0, SPEC)
+    client.describe(timeout=within(10))
+    stream = client.open(client.join("run", SPEC, [2], timeout=within(10)), 0, SPEC)
     print(stream.step(output(2)), flush=True)
     while True:
         stream.step(output(2))

@@ -15,6 +15,7 @@ from seed_rl.transport.protocol import MEMORY_ACCEPTED, Opening
 from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
 from tests.hostile import http2
+from tests.support.deadlines import within
 from tests.transport import peers
 from tests.transport.cable import Cable
 
@@ -28,13 +29,13 @@ def test_every_step_is_answered_once_with_its_groups_answer(house):
         lease, streams = house.streams(client, sizes[index::4])
         for group, stream in zip(lease.groups, streams, strict=True):
             runs.append(house.threads.submit(run_steps, group, stream, num_steps))
-    assert [run.result(timeout=20.0) for run in runs] == [num_steps] * len(sizes)
+    assert [run.result(timeout=within(20)) for run in runs] == [num_steps] * len(sizes)
 
     assert len(learner.service.steps) == len(sizes) * num_steps
     assert sum(first for _, first, _ in learner.service.steps) == len(sizes)
     assert all((output.reward == lease.env_ids).all() for lease, _, output in learner.service.steps)
     assert all((output.last == (output.reward % 4 == 3)).all() for _, _, output in learner.service.steps)
-    assert [learner.service.closed.get(timeout=5.0)[3] for _ in sizes] == ["the actor left"] * len(sizes)
+    assert [learner.service.closed.get(timeout=within(5))[3] for _ in sizes] == ["the actor left"] * len(sizes)
     assert not learner.server.streams
 
 
@@ -78,7 +79,7 @@ def test_numbers_about_episodes_come_with_their_environments(house, share_memory
 def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
     learner = house.serve()
     client = house.connect()
-    lease = client.join("run", peers.SPEC, [2, 2], timeout=5.0)
+    lease = client.join("run", peers.SPEC, [2, 2], timeout=within(5))
     good = client.open(lease, 1, peers.SPEC)
     good.step(peers.output(2))
     codec = StepCodec(peers.SPEC, 2)
@@ -88,7 +89,7 @@ def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
     with pytest.raises(grpc.RpcError, match=sentence) as error:
         next(call)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert sentence in learner.service.closed.get(timeout=5.0)[3]
+    assert sentence in learner.service.closed.get(timeout=within(5))[3]
     assert good.step(peers.output(2)).tolist() == [6, 7]
 
 
@@ -102,7 +103,7 @@ def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
 def test_steps_in_shared_memory_are_checked_like_those_in_messages(house, reward, message, sentence):
     house.serve()
     memory = OfferedMemory(StepCodec(peers.SPEC, 2).payload_bytes)
-    lease = house.connect().join("run", peers.SPEC, [2], timeout=5.0)
+    lease = house.connect().join("run", peers.SPEC, [2], timeout=within(5))
     step = peers.output(2)._replace(reward=np.full(2, reward, np.float32))
     StepCodec(peers.SPEC, 2, memory=memory.step).encode_step(step)
     call = house.act(Opening(lease.session, 0, memory.offer), message)
@@ -116,7 +117,7 @@ def test_steps_are_sent_where_the_learner_cannot_open_the_memory(house, caplog):
     caplog.set_level("INFO")
     house.serve()
     codec = StepCodec(peers.SPEC, 2)
-    lease = house.connect().join("run", peers.SPEC, [2], timeout=5.0)
+    lease = house.connect().join("run", peers.SPEC, [2], timeout=within(5))
     call = house.act(Opening(lease.session, 0, f"1/999/{'0' * 64}"), codec.encode_step(peers.output(2)))
     assert MEMORY_ACCEPTED not in call.initial_metadata()
     assert codec.decode_actions(next(call)).tolist() == [4, 5]
@@ -126,7 +127,7 @@ def test_steps_are_sent_where_the_learner_cannot_open_the_memory(house, caplog):
 def test_streams_leave_neither_memory_nor_threads_behind(house, wait_for):
     learner = house.serve()
     client = house.connect()
-    client.describe(timeout=5.0)
+    client.describe(timeout=within(5))
     gc.collect()
     memory, threads = shared_memory_in_use(), threading.active_count()
     _, streams = house.streams(client, [2, 2])
@@ -139,8 +140,8 @@ def test_streams_leave_neither_memory_nor_threads_behind(house, wait_for):
         stream.close()
     del stream, streams
     # The server's side is given up on its own thread.
-    wait_for(lambda: gc.collect() >= 0 and shared_memory_in_use() <= memory, timeout=5)
-    wait_for(lambda: gc.collect() >= 0 and threading.active_count() <= threads, timeout=5)
+    wait_for(lambda: gc.collect() >= 0 and shared_memory_in_use() <= memory, timeout=within(5))
+    wait_for(lambda: gc.collect() >= 0 and threading.active_count() <= threads, timeout=within(5))
 
 
 def shared_memory_in_use():
@@ -152,7 +153,7 @@ def shared_memory_in_use():
 def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):
     house.serve(max_message_bytes=1000)
     client = house.connect()
-    lease = client.join("run", peers.SPEC, [2, 2], timeout=5.0)
+    lease = client.join("run", peers.SPEC, [2, 2], timeout=within(5))
     good = client.open(lease, 0, peers.SPEC)
     good.step(peers.output(2))
     with pytest.raises(grpc.RpcError, match="larger than max") as error:
@@ -171,7 +172,7 @@ def test_a_connection_that_has_reached_its_age_takes_no_more_calls_and_keeps_its
         http2.begin(younger)
         assert http2.receives(younger, b"max_age")
     assert stream.step(peers.output(2)).tolist() == [4, 5]
-    assert client.describe(timeout=5.0) == peers.SETTINGS
+    assert client.describe(timeout=within(5)) == peers.SETTINGS
     assert learner.service.closed.empty()
 
 
@@ -181,7 +182,7 @@ def test_pings_without_a_reason_end_their_connection(house):
         http2.begin(connection)
         connection.sendall(http2.frame(http2.PING, 0, 0, bytes(8)) * 20)
         assert http2.receives(connection, b"too_many_pings")
-    assert house.connect(learner.address).describe(timeout=5.0) == peers.SETTINGS
+    assert house.connect(learner.address).describe(timeout=within(5)) == peers.SETTINGS
 
 
 def test_an_output_that_does_not_fit_is_not_sent(house):
@@ -197,7 +198,7 @@ def test_an_answer_of_the_wrong_size_is_the_learners_fault(house, caplog):
     _, (stream,) = house.streams(house.connect(), [2])
     held, result = house.hold(learner, stream, 2)
     held.answer(np.zeros(3, np.int32))
-    error = result.exception(timeout=5.0)
+    error = result.exception(timeout=within(5))
     assert isinstance(error, Disconnected)
     assert "the learner failed" in str(error)
     assert "expected actions int32[2], got int32[3]" in caplog.text
@@ -220,10 +221,10 @@ def test_stopping_the_server_ends_waiting_steps(house, over, kind, sentence, rea
     learner.server.stop(5.0, over)
     assert time.monotonic() - started < 4.0
     with pytest.raises(kind, match=sentence):
-        result.result(timeout=5.0)
+        result.result(timeout=within(5))
     with pytest.raises(kind):
         idle.step(peers.output(2))
-    assert [learner.service.closed.get(timeout=5.0)[3] for _ in range(2)] == [reason] * 2
+    assert [learner.service.closed.get(timeout=within(5))[3] for _ in range(2)] == [reason] * 2
     held.answer(np.zeros(1, np.int32))  # nobody is there any more
     learner.server.stop(grace=5.0)
 
@@ -235,8 +236,8 @@ def test_closing_the_client_ends_everything(house):
     idle.step(peers.output(1))
     held, result = house.hold(learner, stream, 1)
     client.close()
-    assert isinstance(result.exception(timeout=5.0), Disconnected)
-    ends = sorted(learner.service.closed.get(timeout=5.0)[1::2] for _ in range(2))
+    assert isinstance(result.exception(timeout=within(5)), Disconnected)
+    ends = sorted(learner.service.closed.get(timeout=within(5))[1::2] for _ in range(2))
     assert ends == [(0, "the actor vanished"), (1, "the actor vanished")]
     held.answer(np.zeros(1, np.int32))  # too late
     stream.close()
@@ -252,7 +253,7 @@ def test_closing_the_client_ends_a_call_that_waits_for_a_learner(house):
     client = house.connect()
     result = house.threads.submit(client.describe, 60.0)
     client.close()
-    assert isinstance(result.exception(timeout=5.0), Disconnected)
+    assert isinstance(result.exception(timeout=within(5)), Disconnected)
 
 
 def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_step(house, monkeypatch):
@@ -260,12 +261,12 @@ def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_st
     learner = house.serve()
     _, (silent, waiting) = house.streams(house.connect(), [1, 1])
     held, result = house.hold(learner, waiting, 1)
-    _, group, _, reason = learner.service.closed.get(timeout=5.0)
+    _, group, _, reason = learner.service.closed.get(timeout=within(5))
     assert (group, reason) == (0, "there was no step for 0.5 s: join again")
     with pytest.raises(Disconnected, match="join again"):
         silent.step(peers.output(1))
     held.answer(np.zeros(1, np.int32))
-    assert result.result(timeout=5.0).tolist() == [0]
+    assert result.result(timeout=within(5)).tolist() == [0]
 
 
 def test_an_actor_that_is_killed_is_noticed_and_its_memory_outlives_it(house):
@@ -273,10 +274,10 @@ def test_an_actor_that_is_killed_is_noticed_and_its_memory_outlives_it(house):
     actor = house.run("act", learner.address)
     assert actor.line == "[4 5]"
     learner.service.hold = True
-    learner.service.held.get(timeout=5.0)
+    learner.service.held.get(timeout=within(5))
     assert shared_memory_in_use()
     actor.process.kill()
-    session, group, lease, reason = learner.service.closed.get(timeout=5.0)
+    session, group, lease, reason = learner.service.closed.get(timeout=within(5))
     assert (session, group, lease.env_ids, reason) == ("0", 0, (0, 1), "the actor vanished")
     assert learner.service.closed.empty()
     _, _, output = learner.service.steps[-1]
@@ -293,7 +294,7 @@ def test_a_learner_that_is_killed_is_noticed_and_comes_back_on_its_address(house
     with pytest.raises(Disconnected):
         stream.step(peers.output(2))
     assert house.run("learn", learner.line).line == learner.line
-    client.describe(timeout=10.0)
+    client.describe(timeout=within(10))
     _, (stream,) = house.streams(client, [2])
     assert stream.step(peers.output(2)).tolist() == [4, 5]
 
@@ -315,11 +316,11 @@ def test_stopping_the_server_cuts_calls_that_do_not_end(house):
     silent = threading.Event()
     with grpc.insecure_channel(house.path) as channel:
         requests = iter(silent.wait, True)  # none arrives
-        call = channel.stream_unary(protocol.DESCRIBE).future(requests, timeout=10.0)
+        call = channel.stream_unary(protocol.DESCRIBE).future(requests, timeout=within(10))
         # On the same connection, so that the silent call has arrived once this one is answered.
-        channel.unary_unary(protocol.DESCRIBE)(messages.describe_request("me"), timeout=5.0)
+        channel.unary_unary(protocol.DESCRIBE)(messages.describe_request("me"), timeout=within(5))
         learner.server.stop(grace=0.05)
-        assert call.exception(timeout=5.0).code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+        assert call.exception(timeout=within(5)).code() is not grpc.StatusCode.DEADLINE_EXCEEDED
         silent.set()
 
 
@@ -332,6 +333,6 @@ def test_both_sides_notice_a_cut_cable(house, monkeypatch):
     _, result = house.hold(learner, stream, 1)
     assert learner.service.closed.empty()
     cable.fall_silent()
-    assert isinstance(result.exception(timeout=10.0), Disconnected)
-    assert learner.service.closed.get(timeout=10.0)[3] == "the actor vanished"
+    assert isinstance(result.exception(timeout=within(10)), Disconnected)
+    assert learner.service.closed.get(timeout=within(10))[3] == "the actor vanished"
     cable.close()

@@ -1,0 +1,58 @@
+"""Number formats that processors and accelerators multiply natively."""
+
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.vtrace import VTrace
+from seed_rl.system import devices, machine
+
+ZEN_3 = "vendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx fma avx2 vaes\n"
+ZEN_5 = ZEN_3.replace("avx2", "avx2 avx512f avx512_bf16")
+SAPPHIRE_RAPIDS = ZEN_5.replace("vaes", "vaes avx512_vnni amx_bf16 amx_tile")
+GRAVITON_2 = "processor\t: 0\nFeatures\t: fp asimd aes\n"
+GRAVITON_3 = GRAVITON_2.replace("asimd", "asimd sve bf16")
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "variables", "native", "why"),
+    [
+        (ZEN_3, {}, False, "the CPU has no bfloat16 instructions"),
+        (ZEN_5, {}, True, "the CPU has avx512_bf16"),
+        (SAPPHIRE_RAPIDS, {}, True, "the CPU has amx_bf16"),
+        (GRAVITON_2, {}, False, "the CPU has no bfloat16 instructions"),
+        (GRAVITON_3, {}, True, "the CPU has bf16"),
+        (ZEN_5, {"TF_ENABLE_ONEDNN_OPTS": "0"}, False, "without oneDNN"),
+        (ZEN_5, {"DNNL_MAX_CPU_ISA": "avx2"}, False, "MAX_CPU_ISA=AVX2 excludes"),
+        (ZEN_5, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}, False, "MAX_CPU_ISA=AVX512_CORE excludes"),
+        (ZEN_5, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "DNNL_MAX_CPU_ISA": "AVX2"}, True, "avx512_bf16"),
+    ],
+)
+def test_a_cpu_multiplies_bfloat16_if_it_and_the_library_have_instructions_for_it(
+    cpuinfo, variables, native, why, tmp_path, monkeypatch
+):
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TF_ENABLE_ONEDNN_OPTS": "1", **variables}.items():
+        monkeypatch.setenv(name, value)
+    path = tmp_path / "cpuinfo"
+    path.write_text(cpuinfo)
+    found, reason = machine.multiplies_bfloat16(path)
+    assert found is native
+    assert why in reason
+    assert ("avx2" in machine.instructions(path)) == ("avx2" in cpuinfo)
+
+
+@pytest.mark.parametrize(
+    ("kind", "capability", "dtype"),
+    [("TPU", None, "mixed_bfloat16"), ("GPU", (8, 0), "mixed_bfloat16"), ("GPU", (7, 5), "float32")],
+)
+def test_auto_is_the_format_of_the_accelerator(kind, capability, dtype, monkeypatch):
+    device = tf.config.PhysicalDevice(f"/physical_device:{kind}:0", kind)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda wanted=None: [device] if wanted == kind else [])
+    details = {"device_name": "a GPU", "compute_capability": capability}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
+    assert devices.native_dtype()[0] == dtype
+    assert VTrace(dtype="auto").for_device() == VTrace(dtype=dtype)
+    assert VTrace(dtype="mixed_bfloat16").for_device() == VTrace(dtype="mixed_bfloat16")
+    assert VTrace(dtype="mixed_bfloat16").emulates_bfloat16 == (dtype == "float32")
+    assert not VTrace(dtype="auto").emulates_bfloat16
