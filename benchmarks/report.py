@@ -14,7 +14,7 @@ import psutil
 
 from seed_rl import __version__
 from seed_rl.system.files import complete_or_absent
-from seed_rl.system.machine import processor
+from seed_rl.system.machine import described
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 """Packages whose versions are part of every report."""
@@ -65,7 +65,7 @@ def hardware() -> dict[str, Any]:
     """Describe this machine: available `cores`, `processor`, `memory_gb` (10^9 bytes), `accelerators`."""
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "processor": processor(),
+        "processor": described(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "accelerators": _accelerators(),
     }

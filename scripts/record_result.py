@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from seed_rl.reporting import metrics
 from seed_rl.studies.plot import plot_curves
-from seed_rl.system.machine import instructions, processor
+from seed_rl.system.machine import described
 
 COLUMNS = (
     "env_frames",
@@ -70,7 +70,7 @@ def main() -> None:
     about = {
         "command": arguments.command,
         "commit": commit,
-        "hardware": f"{os.cpu_count()} cores, {processor()} ({', '.join(instructions())}), {arguments.accelerator}",
+        "hardware": f"{os.cpu_count()} cores, {described()}, {arguments.accelerator}",
         "last": {name: rows[-1][name] for name in columns if name in rows[-1]},
         "best": {
             name: max(row[name] for row in rows if name in row)

@@ -34,6 +34,12 @@ def instructions(cpuinfo: str = _CPUINFO) -> list[str]:
     return [name for name in _INSTRUCTIONS if name in found]
 
 
+def described() -> str:
+    """Return the name of the processor, its instruction sets, and how far oneDNN is allowed to use them."""
+    limit = f"; oneDNN up to {_limit()}" if _limit() else ""
+    return f"{processor()} ({', '.join(instructions())}{limit})"
+
+
 def uses_onednn() -> bool:
     """Whether TensorFlow computes with oneDNN's kernels in this process, after `load_tensorflow`."""
     return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower() in ("1", "true")
@@ -42,7 +48,7 @@ def uses_onednn() -> bool:
 def multiplies_bfloat16(cpuinfo: str = _CPUINFO) -> tuple[bool, str]:
     """Return whether the processor multiplies bfloat16 natively, rather than in emulation, and why."""
     native = [name for name in instructions(cpuinfo) if name in _BFLOAT16]
-    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "")).upper()
+    limit = _limit()
     if not native:
         return False, "the CPU has no bfloat16 instructions"
     if not uses_onednn():
@@ -50,6 +56,11 @@ def multiplies_bfloat16(cpuinfo: str = _CPUINFO) -> tuple[bool, str]:
     if limit not in ("", "ALL", "DEFAULT") and not any(name in limit for name in ("BF16", "FP16", "AMX", "AVX10")):
         return False, f"ONEDNN_MAX_CPU_ISA={limit} excludes the CPU's bfloat16 instructions"
     return True, f"the CPU has {native[-1]}"
+
+
+def _limit() -> str:
+    """Return the newest instruction set that oneDNN may use, by its name there; "" if there is no limit."""
+    return os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "")).upper()
 
 
 def _field(cpuinfo: str, name: str) -> str:
