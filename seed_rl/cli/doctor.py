@@ -95,8 +95,8 @@ def _machine() -> Result:
     import psutil
 
     memory = psutil.virtual_memory()
-    cores = len(os.sched_getaffinity(0))
-    return OK, f"{cores} cores of {described()}, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
+    cores = f"{len(os.sched_getaffinity(0))} cores of {described()}"
+    return OK, f"{cores}, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
 
 
 def room(place: str, min_gb: float, remedy: str) -> Result:
