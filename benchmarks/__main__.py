@@ -28,6 +28,7 @@ BENCHMARKS = {
     "transport": "The transport: messages through the real server, by streams and message size.",
     "act": "The act step by network, dtype and batch, beside its network alone.",
     "train": "The update by network, dtype and batch, and its share of the peak FLOP/s.",
+    "formats": "Act step and update by instruction set, number format and oneDNN.",
     "replay": "The prioritized replay by size: insert, sample, read, update.",
     "load": "A learner under load: its rate and response latency, by number of actors.",
     "serve": "A policy server beside a learner: rates and latencies, by number of clients.",

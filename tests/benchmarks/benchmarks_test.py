@@ -20,6 +20,7 @@ WORDS = {
     "transport": ["messages", "wire", "memory"],
     "act": ["shallow", "float32", "XLA"],
     "train": ["shallow", "GFLOP/s"],
+    "formats": ["catch/vtrace", "oneDNN", "native"],
     "replay": ["1,000", "sample, ms", "round, ms"],
     "serve": ["clients", "p99"],
     "load": ["acting and learning, 5 ms", "p99", "answered"],
