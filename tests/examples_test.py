@@ -19,7 +19,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     yield importlib.import_module
-    for name in ("train_catch", "custom_agent"):
+    for name in ("train_catch", "custom_agent", "impala_in_one_page"):
         sys.modules.pop(name, None)
 
 
@@ -42,6 +42,11 @@ def test_the_notebook_trains_plots_and_shows_a_film(tmp_path, monkeypatch):
     assert re.fullmatch(r"-?[01]\.\d\d \+- 0\.\d\d", printed[1])
     assert pictures == ["image/png", "image/gif"]
     assert len(printed) == 2, "nothing else is printed"
+
+
+def test_impala_fits_on_a_page_and_learns(example):
+    assert len((EXAMPLES / "impala_in_one_page.py").read_text().splitlines()) < 250
+    assert example("impala_in_one_page").main(updates=150) > 0.3  # random play has -0.6
 
 
 def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
