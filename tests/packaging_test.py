@@ -99,7 +99,9 @@ def test_a_clone_named_seed_rl_in_the_working_directory_hides_neither_the_packag
     zipfile.ZipFile(wheel).extractall(site)
     (tmp_path / "envs").mkdir()  # without an __init__.py, as many have it
     (tmp_path / "envs/own.py").touch()
-    program = f"import site; site.addsitedir({str(site)!r}); import envs.own, seed_rl.agents; print(seed_rl.__version__)"
+    program = (
+        f"import site; site.addsitedir({str(site)!r}); import envs.own, seed_rl.agents; print(seed_rl.__version__)"
+    )
     assert run("-ES", "-c", program, cwd=tmp_path).strip() == RELEASE
 
 

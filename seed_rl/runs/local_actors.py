@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from seed_rl.actor.loop import Actor
 from seed_rl.runs.fleet import ActorEnd, ActorFailed, SupervisedFleet
-from seed_rl.system import children
+from seed_rl.system import children, signals
 from seed_rl.system.exit_codes import USAGE_ERROR
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGKILL also comes from the kernel
+_FROM_OUTSIDE = (signal.SIGKILL, *signals.ALL)  # SIGKILL also comes from the kernel
 
 
 @dataclasses.dataclass(eq=False)
