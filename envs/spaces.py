@@ -1,5 +1,6 @@
 """Gymnasium's spaces as specs."""
 
+import math
 from typing import Any
 
 import gymnasium
@@ -7,6 +8,8 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.specs import ActionSpec, ArraySpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+
+_MOST_VALUES = 1 << 16
 
 
 def observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:
@@ -16,6 +19,15 @@ def observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, Array
     if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
         return {name: _array_spec(f"observation {name}", part) for name, part in space.items()}
     raise ValueError(f"observations must be a Box or a Dict of Boxes (FlatVectorEnv converts others), got {space}")
+
+
+def check_size(subject: str, space: gymnasium.Space[Any], remedy: str = "") -> None:
+    """Raises ValueError if a space of choices has more values than a network can have inputs or outputs for."""
+    sizes = np.ravel(getattr(space, "nvec", getattr(space, "n", 0))).tolist()
+    if isinstance(space, spaces.MultiBinary):
+        sizes = [2 * math.prod(space.shape)]
+    if sum(sizes) > _MOST_VALUES:
+        raise ValueError(f"{subject} may have at most {_MOST_VALUES} values, got {str(space)[:100]}{remedy}")
 
 
 def _array_spec(subject: str, space: gymnasium.Space[Any]) -> ArraySpec:

@@ -26,7 +26,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure, one_of
 from seed_rl.envs.vector.final import final_numbers
 from seed_rl.system import children
 from seed_rl.system.files import explained
@@ -69,8 +69,7 @@ class ProcessVectorEnv(UniformVectorEnv):
         self.processes: list[_Process] = []
         try:
             for index in range(len(makers)):
-                title = f"environment {index} of {len(makers)} of {name}" if len(makers) > 1 else name
-                self.processes.append(_Process(title, self._folder))
+                self.processes.append(_Process(one_of(index, len(makers), name), self._folder))
             self._guard = children.guard_of([process.pid for process in self.processes], self._folder)
             made = self._ask("make", [(name, maker) for maker in pickled])
         except BaseException:

@@ -210,4 +210,4 @@ def _check_magnitude(name: str, tensor: np.ndarray, setting: str, bound: float) 
     beyond = ~((np.abs(tensor) <= bound) & np.isfinite(tensor))
     value, env = tensor[beyond][0], np.argwhere(beyond)[0, 0]
     allowed = f"in [-{bound:g}, {bound:g}] (Inference.{setting})" if np.isfinite(value) else "finite"
-    raise WireError(f"{name} must be {allowed}, got {value:g} in environment {env}")
+    raise WireError(f"{name} must be {allowed}, got {value:g} in environment {env}, which ends its whole group")

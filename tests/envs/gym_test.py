@@ -1,6 +1,9 @@
 """Gymnasium's environments as a suite: each vectorization, each kind of space, and where episodes end."""
 
+import contextlib
+import gc
 import itertools
+import json
 
 import cv2
 import numpy as np
@@ -187,6 +190,24 @@ def test_wrappers_are_applied_in_order_with_their_arguments(make):
     np.testing.assert_array_equal(env.reset(seed=3)[0], np.tile(plain.reset(seed=3)[0], 3))
 
 
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_every_environment_on_a_machine_has_a_number_of_its_own(vectorization):
+    options = '{"index": "{index}", "port": "{index+5000}", "folder": "runs/{index}", "other": "index"}'
+    config = Gym(f"{MODULE}:Told-v0", options=options, vectorization=vectorization)
+
+    def told(*sizes):
+        with contextlib.ExitStack() as made:
+            envs = [made.enter_context(contextlib.closing(config.make(size))) for size in sizes]
+            return [json.loads(text) for env in envs if env.reset() for text in env.render()]
+
+    numbers = told(2, 1)
+    first = numbers[0]["index"]
+    for index, each in zip(range(first, first + 3), numbers, strict=True):
+        assert each == {"index": index, "port": index + 5000, "folder": f"runs/{index}", "other": "index"}
+    gc.collect()
+    assert told(1)[0]["index"] == first, "it is free again"
+
+
 def test_modules_are_those_that_any_setting_names():
     config = Gym("one:Game-v0", options='{"env_id": "two:Game-v0"}', wrappers=("three:Wrapper", ("two:Wrapper", {})))
     assert config.modules == ("one", "two", "three")
@@ -245,6 +266,9 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
         (echo("text"), r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
         (echo("no number"), "Echo-v0: observations hold no number"),
         (echo("no part"), "Echo-v0: observations hold no number"),
+        (echo("many inside"), r"observation b may have at most 65536 values, got Discrete\(70000\): keys = \('-b',\)"),
+        (echo("many bits"), r"observation may have at most 65536 values, got MultiBinary\(70000\)"),
+        (echo(levers="many"), r"actions may have at most 65536 values, got Discrete\(70000\)"),
         (echo("text inside"), r"observation b must be Box, .*, got Text: keys = \('-b',\) drops it"),
         (echo("nested", keys=("-lens",)), r"no observation 'lens' to keep or drop \(known: camera/left, camera/right"),
         (echo("one part", keys=("-only",)), "keys -only leave no observation"),

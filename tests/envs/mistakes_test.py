@@ -42,8 +42,8 @@ def tried(config):
         ({"observation": "text"}, r"of reset is declared as float32\[3\], but came as str 'zero'"),
         ({"observation": "half", "space": "parts"}, r"is declared as a Dict of a, b, but came as a dict of a"),
         ({"observation": "long", "space": "two"}, r"is declared as a Tuple of 2, but came as float32\[4\]"),
-        ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), but came as \[\[7, -2\]"),
-        ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), but came as \[\[3, 0\]"),
+        ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), but came as \[7, -2\]"),
+        ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), but came as \[3, 0\]"),
         ({"reset": "long"}, r"result of reset is declared as \(observation, info\), but came as float32\[4\]"),
         ({"step": "ragged"}, r"result of step is declared as \(observation, reward, .*, but came as a list of 2"),
         ({"reward": "nothing"}, "reward is declared as a number, but came as None"),
@@ -54,7 +54,7 @@ def tried(config):
     ids=str,
 )
 def test_a_result_that_is_not_what_was_declared_is_named(options, sentence):
-    with pytest.raises(CannotBuild, match=f"^{ID}: .*{sentence}"):
+    with pytest.raises(CannotBuild, match=f"^environment 0 of 2 of {ID}: .*{sentence}"):
         tried(mistaken(**options))
 
 
@@ -75,7 +75,7 @@ def test_what_can_be_understood_is_accepted():
     ids=str,
 )
 def test_an_error_keeps_its_reason_and_its_place(options, sentence):
-    with pytest.raises((CannotBuild, EnvironmentFailed), match=f"^{ID} {sentence}"):
+    with pytest.raises((CannotBuild, EnvironmentFailed), match=f"^(environment 0 of 2 of )?{ID} {sentence}"):
         tried(mistaken(**options))
 
 
@@ -202,6 +202,36 @@ class Flaky(Counted):
     def _call(self):
         if next(self._calls) in self._fails:
             raise RuntimeError("lost its simulator")
+
+
+@pytest.mark.parametrize(
+    ("odd", "sentence"),
+    [
+        ({"observation": None}, r"observation is declared as int64\[3\], but came as None"),
+        ({"observation": np.zeros(4, np.int64)}, r"observation is declared as int64\[3\], but came as int64\[4\]"),
+        ({"reward": None}, "reward is declared as a number, but came as None"),
+        ({"terminated": "yes"}, "terminated is declared as True or False, but came as str 'yes'"),
+        ({"result": None}, "the result of step is declared as .*, but came as None"),
+    ],
+    ids=str,
+)
+def test_an_odd_step_is_an_error_of_its_environment_alone(caplog, odd, sentence):
+    class Odd(Counted):
+        def step(self, action):
+            names = ("observation", "reward", "terminated", "truncated", "info")
+            result = {**dict(zip(names, super().step(action), strict=True)), **odd}
+            return result.get("result", tuple(result[name] for name in names))
+
+    env = Checked(iter([Odd(), Counted()]).__next__, "environment 2 of 8 of the game", Tolerance(1.0, finished=1))
+    before, _ = env.reset(seed=3)
+    observation, *rest = env.step(0)
+    assert (observation.tolist(), rest) == (before.tolist(), [0.0, False, True, {RESTARTS: 1}])
+    assert re.search(f"environment 2 of 8 of the game: {sentence}; it restarts", caplog.text)
+    play(env)
+    env = Checked(Odd, "environment 2 of 8 of the game", Tolerance(0.0, finished=1))
+    env.reset(seed=3)
+    with pytest.raises(EnvironmentFailed, match=f"^environment 2 of 8 of the game: {sentence}$"):
+        env.step(0)
 
 
 def checked(tolerance, *made):

@@ -1,6 +1,7 @@
 """Registers small environments with Gymnasium, as a package of environments does when it is imported."""
 
 import functools
+import json
 
 import gymnasium
 import numpy as np
@@ -54,6 +55,8 @@ SENSES = {
     "same names": spaces.Dict({"a/b": spaces.Box(0, 1, (1,)), "a": spaces.Dict({"b": spaces.Box(0, 1, (2,))})}),
     "no number": spaces.Box(-1, 1, (0,), np.float32),
     "no part": spaces.Dict(),
+    "many inside": spaces.Dict({"a": spaces.Box(0, 1, (1,)), "b": spaces.Discrete(70_000)}),
+    "many bits": spaces.MultiBinary(70_000),
     "text": spaces.Text(5),
     "text inside": spaces.Dict({"a": spaces.Box(0, 1, (1,)), "b": spaces.Text(5)}),
     "bytes with a sign": spaces.Box(-1, 1, (2,), np.int8),
@@ -83,6 +86,7 @@ LEVERS = {
     "one value each": spaces.Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32)),
     "text": spaces.Text(5),
     "bits": spaces.MultiBinary(3),
+    "many": spaces.Discrete(70_000),
     "pair": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]),
 }
 
@@ -109,6 +113,14 @@ class Echo(gymnasium.Env):
 
     def render(self):
         return self._taken
+
+
+class Told(Echo):
+    """Renders its options."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.render = lambda: json.dumps(options)
 
 
 class Masked(gymnasium.Env):
@@ -151,9 +163,11 @@ class Masked(gymnasium.Env):
     def _observe(self, ends):
         self._mask = [self.np_random.random(n) < 0.5 for n in self._sizes]
         for allowed in self._mask:
-            allowed[self.np_random.integers(len(allowed))] = self._allows == "some"
-            allowed &= not ends and self._allows == "some"
+            allowed[self.np_random.integers(len(allowed))] = self._allows != "none"
+            allowed &= not ends and self._allows != "none"
         mask = tuple(self._mask) if len(self._mask) > 1 else self._mask[0].astype(np.int8)
+        if self._allows == "logits":
+            mask = np.where(np.concatenate(self._mask), 0.0, -np.inf)
         if self._place == "observation":
             return {"board": self.np_random.integers(3), "action_mask": mask}, {}
         info = {} if self._place == "method" else {self._place: mask}
@@ -173,5 +187,6 @@ MODES = {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP, "Disa
 gymnasium.register("Counted-v0", Counted)
 gymnasium.register("Echo-v0", Echo)
 gymnasium.register("Masked-v0", Masked)
+gymnasium.register("Told-v0", Told)
 for name, mode in {**MODES, "Silent": None}.items():
     gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))

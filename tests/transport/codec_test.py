@@ -158,7 +158,7 @@ def test_bools_must_be_0_or_1(spec, byte, value, name):
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("reward", math.nan, "reward must be finite, got nan in environment 1"),
+        ("reward", math.nan, "reward must be finite, got nan in environment 1, which ends its whole group"),
         ("observation", math.inf, "observation must be finite, got inf in environment 1"),
         ("observation", -math.inf, "observation must be finite, got -inf in environment 1"),
         ("reward", 2e6, r"reward must be in \[-1e\+06, 1e\+06\] \(Inference.max_reward\), got 2e\+06 in environment 1"),
