@@ -85,6 +85,9 @@ class EnvConfig(Settings, abc.ABC):
             if module not in sys.modules and importlib.util.find_spec(module) is None:
                 raise CannotBuild(f"{type(self).__name__} needs {module}, which is not installed here: {remedy}")
 
+    without_ends: ClassVar[str] = "if episodes never end, limit their steps"
+    """What to do if no episode ends."""
+
     @property
     def action_repeat(self) -> int:
         """Environment frames per agent step."""

@@ -52,6 +52,9 @@ class Gym(EnvConfig):
 
     suite: ClassVar[str] = "gym"
     task_setting: ClassVar[str] = "id"
+    without_ends: ClassVar[str] = (
+        "if episodes never end, register it with `max_episode_steps`, or Gym.options = '{\"max_episode_steps\": 1000}'"
+    )
 
     id: str = "CartPole-v1"
     """The registered id, prefixed with `module:` if a module must be imported first (actors on other machines need

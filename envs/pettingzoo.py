@@ -39,6 +39,9 @@ class PettingZoo(EnvConfig):
 
     suite: ClassVar[str] = "pettingzoo"
     task_setting: ClassVar[str] = "env"
+    without_ends: ClassVar[str] = (
+        "if games never end, limit their steps: many take PettingZoo.options = '{\"max_cycles\": 500}'"
+    )
 
     env: str = "classic/tictactoe-v3"
     """A registered id, or a module with a function `parallel_env` or `env`, such as `mpe2.simple_spread_v3`, for which

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import itertools
 import json
 import re
@@ -28,8 +29,12 @@ def numbered(options: str, count: int) -> tuple[list[dict[str, Any]], contextlib
         texts = []
         for _ in range(count):
             index = _taken(held) if _INDEX.search(options) else 0
-            texts.append(_INDEX.sub(lambda found, own=index: str(own + int(found[1] or found[2] or 0)), options))
+            texts.append(_INDEX.sub(functools.partial(_plus, index), options))
         return list(map(json.loads, texts)), held.pop_all()
+
+
+def _plus(index: int, found: re.Match[str]) -> str:
+    return str(index + int(found[1] or found[2] or 0))
 
 
 def _taken(held: contextlib.ExitStack) -> int:

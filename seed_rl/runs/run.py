@@ -15,6 +15,7 @@ import psutil
 
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.elsewhere import check_several
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import common_settings
 from seed_rl.foreign import shortened
@@ -124,8 +125,16 @@ class Run:
                 with explained(CannotUse, f"{path} can't be written"):
                     cleanup.enter_context(native_stderr_to(path))
             self.experiment.agent.check(self.experiment.env_spec())  # before TensorFlow is loaded
+            if self.actors in (PROCESSES, THREADS):
+                self._check_actors()
             self._cleanup = cleanup.pop_all()
         return self
+
+    def _check_actors(self) -> None:
+        """Check that this machine can have the environments of an actor, and one of another; raises CannotBuild."""
+        env, actors = self.experiment.env, self.experiment.actors
+        several = max(actors.envs_per_group, 2 * env.players if actors.groups_per_actor > 1 else 0)
+        check_several(env, several, *[env.players] * (actors.num_actors > 1))
 
     def __exit__(self, *error: object) -> None:
         try:

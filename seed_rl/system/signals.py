@@ -110,7 +110,7 @@ def never_ignored(rearm: Callable[[], None] = lambda: None) -> Iterator[None]:
     before = sys.unraisablehook
 
     def hook(ignored: Any) -> None:
-        code = getattr(ignored.exc_value, "code", None)
+        code: Any = getattr(ignored.exc_value, "code", None)
         is_exit = code in [128 + number for number in OF_SCHEDULERS]  # see `cli.main`
         is_ours = is_exit or issubclass(ignored.exc_type, KeyboardInterrupt)
         if not is_ours or threading.current_thread() is not threading.main_thread():

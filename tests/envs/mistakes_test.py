@@ -11,7 +11,7 @@ import pytest
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, step
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.checks import Checked, Tolerance
-from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
+from seed_rl.envs.elsewhere import check_several, findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.envs.vector.final import RESTARTS
@@ -130,7 +130,46 @@ def test_findings_are_lines_of_text():
     spec, steps, ends = findings(PettingZoo(), seconds=0.0)
     assert spec.endswith("turn int32[1]; action Discrete(9); action masks of 9 values; 2 players")
     assert re.fullmatch("1 random steps, .* a second, with rewards from 0 to 0", steps)
-    assert ends == "0 ends of episodes: if episodes never end, set `max_episode_steps`"
+    assert ends == "0 ends of episodes", "too few steps to say more"
+
+
+class Endless(Catch):
+    suite = "endless"
+
+    def make(self, num_envs):
+        env = super().make(num_envs)
+        step, never = env.step, np.zeros(num_envs, bool)
+        env.step = lambda actions: (*step(actions)[:2], never, never, {})
+        return env
+
+
+@pytest.mark.parametrize(
+    ("advice", "sentence"),
+    [
+        (Endless.without_ends, "if episodes never end, limit their steps"),
+        (Gym.without_ends, """or Gym.options = '{"max_episode_steps": 1000}'"""),
+        (PettingZoo.without_ends, """many take PettingZoo.options = '{"max_cycles": 500}'"""),
+    ],
+)
+def test_whose_episodes_never_end_hears_what_limits_them(monkeypatch, advice, sentence):
+    monkeypatch.setattr(Endless, "without_ends", advice)
+    monkeypatch.setattr("seed_rl.envs.elsewhere._ENOUGH_STEPS", 1)
+    assert findings(Endless(), seconds=0.0)[-1] == f"0 ends of episodes: {advice}"
+    assert advice.endswith(sentence)
+
+
+def single(name="", **settings):
+    return Gym("tests.support.registered_envs:Single-v0", options=json.dumps({"name": name}), **settings)
+
+
+def test_environments_that_exist_once_in_a_process_or_on_a_machine_are_found_before_training():
+    check_several(single("port"), 1)
+    with pytest.raises(CannotBuild, match=r"there can't be 2 of .* in one process; with Gym.vectorization = 'async' "):
+        findings(single())
+    check_several(single(vectorization="async"), 2)
+    with pytest.raises(CannotBuild, match=r"only one of .*Single-v0\) on a machine: .* in use.*`\"{index}\"` in"):
+        check_several(single("port"), 2)
+    check_several(single("port {index}"), 2)
 
 
 def test_an_end_that_is_reported_a_step_late_is_found_once():
