@@ -15,14 +15,13 @@ import psutil
 
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
-from seed_rl.envs.elsewhere import check_several
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import common_settings
 from seed_rl.foreign import shortened
 from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.runs.fleet import Fleet
-from seed_rl.runs.local_actors import ActorThreads, LocalActors
+from seed_rl.runs.local_actors import ActorThreads, LocalActors, check_environments
 from seed_rl.runs.mirror import working_directory
 from seed_rl.runs.recording import repeatable
 from seed_rl.runs.run_directory import CannotUse, run_directory
@@ -126,15 +125,9 @@ class Run:
                     cleanup.enter_context(native_stderr_to(path))
             self.experiment.agent.check(self.experiment.env_spec())  # before TensorFlow is loaded
             if self.actors in (PROCESSES, THREADS):
-                self._check_actors()
+                check_environments(self.experiment)
             self._cleanup = cleanup.pop_all()
         return self
-
-    def _check_actors(self) -> None:
-        """Check that this machine can have the environments of an actor, and one of another; raises CannotBuild."""
-        env, actors = self.experiment.env, self.experiment.actors
-        several = max(actors.envs_per_group, 2 * env.players if actors.groups_per_actor > 1 else 0)
-        check_several(env, several, *[env.players] * (actors.num_actors > 1))
 
     def __exit__(self, *error: object) -> None:
         try:
