@@ -16,6 +16,7 @@ from seed_rl.envs import base
 from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, Watchable
 from seed_rl.envs.vector.processes import ProcessVectorEnv
 from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, choices_of
+from seed_rl.system.files import explained
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -77,18 +78,17 @@ def check_several(config: EnvConfig, *sizes: int) -> None:
 
     Raises:
       CannotBuild: they can't; the message says whether it is too many for a process or for the machine.
-      EnvironmentFailed: not even one works.
     """
     one = config.players
     if type(config).spec is not EnvConfig.spec or sizes == (one,):
         return
     try:
         _side_by_side(config, *sizes)
-    except (CannotBuild, EnvironmentFailed) as error:
+    except CannotBuild as error:
         _side_by_side(config, one)  # raises its own error
         try:
             _side_by_side(config, one, one)
-        except (CannotBuild, EnvironmentFailed) as again:
+        except CannotBuild as again:
             raise CannotBuild(
                 f"there can be only one of {config.title} on a machine: {again}. If what they share has a number, "
                 '`"{index}"` in the options gives each its own; a run with one has Actors.num_actors = 1, '
@@ -99,7 +99,7 @@ def check_several(config: EnvConfig, *sizes: int) -> None:
 
 
 def _side_by_side(config: EnvConfig, *sizes: int) -> None:
-    with contextlib.ExitStack() as made:
+    with explained(CannotBuild, config.title, EnvironmentFailed), contextlib.ExitStack() as made:
         for size in sizes:
             made.enter_context(contextlib.closing(make_elsewhere(config, size))).reset(seed=0)
 

@@ -22,7 +22,6 @@ def check_environments(experiment: Experiment) -> None:
 
     Raises:
       CannotBuild: it can't.
-      EnvironmentFailed: not even one works.
     """
     env, actors = experiment.env, experiment.actors
     several = max(actors.envs_per_group, 2 * env.players if actors.groups_per_actor > 1 else 0)
