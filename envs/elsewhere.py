@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from seed_rl.envs import base
 from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, Watchable
 from seed_rl.envs.vector.processes import ProcessVectorEnv
-from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, choices_of
+from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, MixedSpec, choices_of
 from seed_rl.system.files import explained
 from seed_rl.types import EnvOutput
 
@@ -41,7 +41,7 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
     with _tried(config) as env:
         spec = base.spec_of(env)
         list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
-    if isinstance(spec.action, ContinuousSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
+    if isinstance(spec.action, ContinuousSpec | MixedSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
         _log.warning("%s has action bounds %s: initial actions will be that large", config.title, spec.action)
     return spec
 

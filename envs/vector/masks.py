@@ -5,7 +5,7 @@ Shapes: E environments, N values, which are A actions or the values of K choices
 
 import copy
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure, spec_of
 from seed_rl.envs.vector.final import final_observations, replaced
-from seed_rl.specs import LEGAL_ACTIONS, choices_of
+from seed_rl.specs import LEGAL_ACTIONS, MultiDiscreteSpec, choices_of
 
 _METHOD = "action_masks"
 USUAL_PLACES = ("action_mask", "legal_action_mask", _METHOD)
@@ -108,9 +108,10 @@ class _PackedMasks(VectorWrapper):
     def __init__(self, env: VectorEnv, name: str, place: str, keys: list[str], size: int, remedy: str):
         super().__init__(env)
         self._name, self._place, self._keys, self._size = name, place, keys, size
-        choices = choices_of(spec_of(env).action)
+        action = spec_of(env).action
+        choices = choices_of(action)
         self._combined: tuple[int, ...] = ()
-        if len(choices) > 1 and size == math.prod(choices) != sum(choices):
+        if isinstance(action, MultiDiscreteSpec) and size == math.prod(choices) != sum(choices):
             self._combined, choices = choices, (size,)
             self.single_action_space = spaces.Discrete(size)
             self.action_space = batch_space(self.single_action_space, env.num_envs)
@@ -203,8 +204,19 @@ def _mask_of(env: gymnasium.Env, name: str, place: str, info: Mapping[str, Any])
     mask = env.get_wrapper_attr(place)() if place == _METHOD and env.has_wrapper_attr(place) else info.get(place)
     if mask is None:
         return None
-    parts = [*map(np.ravel, mask)] if isinstance(mask, tuple | list) else [np.ravel(mask)]
-    return _flags(np.concatenate(parts), f"{name}: {place}")
+    return _flags(np.concatenate([*_parts_of(mask, env.action_space)]), f"{name}: {place}")
+
+
+def _parts_of(mask: Any, space: Any) -> Iterator[np.ndarray]:
+    """The masks of choices, in their order: of a Dict they may be a dictionary, without what has no choices."""
+    if isinstance(mask, Mapping):
+        for key, own in space.items():
+            yield from _parts_of(mask.get(key, ()), own)
+    elif isinstance(mask, tuple | list):
+        for own in mask:
+            yield np.ravel(own)
+    elif mask is not None:
+        yield np.ravel(mask)
 
 
 def _flags(mask: np.ndarray, subject: str) -> np.ndarray:

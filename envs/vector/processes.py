@@ -86,7 +86,8 @@ class ProcessVectorEnv(UniformVectorEnv):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments with actions [E, ...]."""
-        results = self._ask("step", np.split(np.asarray(actions), self._starts[1:]))
+        cuts = [slice(start, start + size) for start, size in zip(self._starts, self._sizes, strict=True)]
+        results = self._ask("step", [_part(actions, cut) for cut in cuts])
         observations, *flags, finals, numbers, ended = zip(*results, strict=True)
         reward, terminated, truncated = map(np.concatenate, flags)
         info: dict[str, Any] = {}
@@ -131,6 +132,13 @@ class ProcessVectorEnv(UniformVectorEnv):
             process.wait()
             process.answers.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _part(actions: Any, cut: slice) -> Any:
+    """Rows of actions, arrays [E, ...] or nests of them."""
+    if isinstance(actions, dict):
+        return {name: _part(own, cut) for name, own in actions.items()}
+    return tuple(_part(own, cut) for own in actions) if isinstance(actions, tuple) else np.asarray(actions)[cut]
 
 
 def _joined(parts: Sequence[Any]) -> Any:

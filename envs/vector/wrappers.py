@@ -110,7 +110,8 @@ class FlatVectorEnv(VectorWrapper):
       name is replaced by its position.
 
     Actions: a Box of floats of any shape becomes a float32 vector without the components whose bounds are equal; a Box
-    of integers and MultiBinary become MultiDiscrete; choices are numbered from 0.
+    of integers and MultiBinary become MultiDiscrete; choices are numbered from 0; a Dict or Tuple becomes one vector,
+    `Mixed` if it has choices and numbers.
     """
 
     def __init__(

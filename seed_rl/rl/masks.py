@@ -35,6 +35,14 @@ def masked(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
     return scores if legal is None else tf.where(legal, scores, ILLEGAL)
 
 
+def masked_first(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
+    """The same for parameters [..., P] of which the first N are scores."""
+    if legal is None or legal.shape[-1] == scores.shape[-1]:
+        return masked(scores, legal)
+    first, rest = tf.split(scores, [legal.shape[-1], scores.shape[-1] - legal.shape[-1]], axis=-1)
+    return tf.concat([masked(first, legal), rest], axis=-1)
+
+
 def legal_mean(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
     """The mean score of the legal actions, float [..., 1]; see `masked`."""
     if legal is None:

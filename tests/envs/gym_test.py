@@ -16,7 +16,7 @@ from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import from_description
 from seed_rl.envs.vector.wrappers import RepeatedActions
-from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
 from tests.support.registered_envs import Counted
 
 MODULE = "tests.support.registered_envs"
@@ -249,10 +249,28 @@ LOW, HIGH = (float(np.float32(-0.1)),) * 4, (float(np.float32(0.7)),) * 4
         ("matrix of doubles", ContinuousSpec(LOW, HIGH), [LOW, HIGH], [[-0.1] * 4, [0.7] * 4]),
         ("one value each", ContinuousSpec((-1.0,), (1.0,)), [[-1], [0.5]], [[-1, 2], [0.5, 2]]),
         ("one value", DiscreteSpec(1), [0, 0], [[1, 1], [1, 1]]),
+        ("pair", MultiDiscreteSpec((2, 3)), [[0, 2], [1, 0]], [[0, 2], [1, 0]]),
+        (
+            "numbers",
+            ContinuousSpec((-1.0, 0.0, -2.0), (1.0, 5.0, 3.0)),
+            [[-1, 5, 0], [0, 1, 3]],
+            [[-1, 5, 0], [0, 1, 3]],
+        ),
+        ("only", DiscreteSpec(4), [0, 3], [[3], [6]]),
+        *(
+            (
+                levers,
+                MixedSpec((1, 4, 2, 2), (-2.0,), (3.0,)),
+                [[0, 3, 1, 0, 2.5], [0, 0, 0, 1, -2]],
+                [[1, 1, 2.5, 6, 1, 0], [1, 1, -2, 3, 0, 1]],
+            )
+            for levers in ("tree", "tree, async")
+        ),
     ],
 )
 def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, taken):
-    config = echo(levers=levers, vectorization="async" if levers == "number" else "sync")
+    levers, _, vectorization = levers.partition(", ")
+    config = echo(levers=levers, vectorization=vectorization or ("async" if levers == "number" else "sync"))
     assert config.spec().action == spec
     env = make(config, 2)
     env.reset(seed=1)
@@ -275,9 +293,11 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
         (Gym(wrappers=("os:system",)), "os:system is not a subclass of gymnasium.Wrapper"),
         (Gym("MiniGrid-Empty-8x8-v0"), "Gym needs minigrid, which is not installed here: pip install minigrid"),
         (echo("same names"), r"parts of an observation need different paths, got Dict\("),
-        (echo(levers="unbounded"), r"a Box of actions must be numeric and bounded on all sides, got Box\(-inf, 1.0"),
-        (echo(levers="integers"), r"a Box of integer actions may have at most 1000 values each, got Box\(0, 1000,"),
-        (echo(levers="text"), r"actions must be Discrete, MultiDiscrete, MultiBinary or a bounded Box, got Text\("),
+        (echo(levers="unbounded"), r"actions: a Box must be numeric and bounded on all sides, got Box\(-inf, 1.0"),
+        (echo(levers="text inside"), r"action b/1 must be Discrete, .*, or Dict or Tuple of those, got Text\("),
+        (echo(levers="no part"), r"actions need a part, got Dict\(\)"),
+        (echo(levers="integers"), r"a Box of integers may have at most 1000 values each, got Box\(0, 1000,"),
+        (echo(levers="text"), r"actions must be Discrete, .*, a bounded Box, or Dict or Tuple of those, got Text\("),
         (
             Gym(f"{MODULE}:CountedDisabled-v0", vectorization="vector_entry_point"),
             "CountedDisabled-v0 must reset its environments itself, but has autoreset mode",

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MixedSpec, MultiDiscreteSpec
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.codec import Bounds, StepCodec
 from seed_rl.transport.protocol import WireError
@@ -122,6 +122,20 @@ def test_a_wrong_step_is_not_encoded(spec, change, sentence):
 def test_wrong_actions_are_not_encoded(spec, actions, sentence):
     with pytest.raises(WireError, match=sentence):
         StepCodec(spec, 2).encode_actions(actions)
+
+
+def test_choices_beside_numbers_are_whole():
+    codec = StepCodec(EnvSpec(ArraySpec((2,), "float32"), MixedSpec((3, 5), (-1.0,), (0.5,))), 2)
+    actions = np.array([[2, 4, 0.5], [0, 0, -0.7]], np.float32)
+    np.testing.assert_array_equal(codec.decode_actions(codec.encode_actions(actions)), actions)
+    for column, value in ((0, 3.0), (1, -1.0), (2, 0.6)):
+        wrong = actions.copy()
+        wrong[1, column] = value
+        with pytest.raises(WireError, match=r"actions must be in MultiDiscrete\(3, 5\) \+ Continuous\(-1..0.5\), got"):
+            codec.decode_actions(codec.encode_actions(wrong))
+    actions[0, 1] = 1.5
+    with pytest.raises(WireError, match="must be whole numbers"):
+        codec.decode_actions(codec.encode_actions(actions))
 
 
 def test_a_message_of_another_size_or_header_is_refused():
