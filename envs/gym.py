@@ -32,14 +32,16 @@ _MULTI_OBJECTIVE = "mo-|breakable-bottles|deep-sea-treasure|fishwood|four-room|f
 _PACKAGES = {  # patterns of unknown ids, and of Gymnasium's own entry points: a module to import, how to install it
     "MiniGrid-|BabyAI-": ("minigrid", "pip install minigrid"),
     "Vizdoom": ("vizdoom.gymnasium_wrapper", "pip install vizdoom"),
-    "dm_control/": ("shimmy", "pip install shimmy dm-control 'mujoco<3.15'"),
+    "dm_control/": ("shimmy", "pip install shimmy dm-control imageio 'mujoco<3.15'"),
     "bsuite/": ("shimmy", "pip install shimmy bsuite"),
     "Meta-World/": ("metaworld", "pip install metaworld"),
+    "NetHack": ("nle", "pip install nle"),
     "popgym-": ("popgym", "pip install popgym"),
     "Panda(Flip|PickAndPlace|Push|Reach|Slide|Stack)": ("panda_gym", "pip install panda-gym"),
     _HIGHWAY: ("highway_env", "pip install highway-env"),
     _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.15'"),
     _MULTI_OBJECTIVE: ("mo_gymnasium", "pip install mo-gymnasium"),
+    "<function _raise_shimmy_error": ("shimmy", "pip install shimmy gym"),
     r"gymnasium\.envs\.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"),
     r"gymnasium\.envs\.box2d": ("Box2D", "pip install box2d"),
 }
