@@ -25,6 +25,7 @@ _PROBED_STEPS = 5
 _ENOUGH_STEPS = 1000  # random ones in which most episodes end
 _PATIENCE = 5.0  # seconds of a trial after which to say what it waits for
 _FAR = 1e6  # magnitude of action bounds that deserves a warning
+_LARGE = 1 << 17  # bytes of a frame that deserve one
 
 
 def probed_spec(config: EnvConfig) -> EnvSpec:
@@ -43,6 +44,11 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
         list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
     if isinstance(spec.action, ContinuousSpec | MixedSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
         _log.warning("%s has action bounds %s: initial actions will be that large", config.title, spec.action)
+    for name, part in spec.observation_tensors():
+        if hasattr(config, "frame_size") and part.dtype == "uint8" and len(part.shape) == 3 and part.nbytes > _LARGE:
+            what = f"{config.title}: frames {name}".rstrip()
+            setting = f"{type(config).__name__}.frame_size = 84"
+            _log.warning("%s are %s, which are slow to send and to learn from; %s shrinks them", what, part, setting)
     return spec
 
 

@@ -1,5 +1,6 @@
 """Mistakes in environments of others: a sentence with the part, what was declared and what came, before training."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -124,6 +125,17 @@ def test_an_environment_that_is_only_known_here_is_made_here():
 
     with closing(make_elsewhere(Local(), 1)) as env:
         assert env.reset(seed=1)[0].shape == (1, 10, 5, 1)
+
+
+def test_large_frames_are_warned_about_with_what_shrinks_them(monkeypatch, caplog):
+    monkeypatch.setattr("seed_rl.envs.elsewhere._LARGE", 7_000)
+    config = Gym("tests.support.registered_envs:Echo-v0", options='{"senses": "wide"}')
+    probed_spec(config)
+    assert "Echo-v0): frames are uint8[40, 60, 3], which are slow" in caplog.text
+    assert "Gym.frame_size = 84 shrinks them" in caplog.text
+    caplog.clear()
+    probed_spec(dataclasses.replace(config, frame_size=40))
+    assert caplog.text == ""
 
 
 def test_findings_are_lines_of_text():
