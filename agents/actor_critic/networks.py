@@ -51,7 +51,7 @@ class ActorCritic(TrunkModel):
 
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> NetworkOutput:
         """The policy and the value at each step."""
-        policy = masks.masked_first(self._policy(features), legal)
+        policy = masks.masked(self._policy(features), legal)
         if self._free is not None:
             free = tf.broadcast_to(self._free.value, tf.concat([tf.shape(policy)[:-1], self._free.shape], 0))
             policy = tf.concat([policy, free], axis=-1)

@@ -26,11 +26,8 @@ def numbered(options: str, count: int) -> tuple[list[dict[str, Any]], contextlib
       The arguments, and what holds the numbers until it is closed or this process ends.
     """
     with contextlib.ExitStack() as held:
-        texts = []
-        for _ in range(count):
-            index = _taken(held) if _INDEX.search(options) else 0
-            texts.append(_INDEX.sub(functools.partial(_plus, index), options))
-        return list(map(json.loads, texts)), held.pop_all()
+        free = (_taken(held) if _INDEX.search(options) else 0 for _ in range(count))
+        return [json.loads(_INDEX.sub(functools.partial(_plus, index), options)) for index in free], held.pop_all()
 
 
 def _plus(index: int, found: re.Match[str]) -> str:
@@ -43,9 +40,9 @@ def _taken(held: contextlib.ExitStack) -> int:
         name = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         try:
             name.bind(f"\0seed_rl environment {index}")
-            return index
+            break
         except OSError as error:
             name.close()
             if error.errno != errno.EADDRINUSE:
                 raise
-    raise AssertionError("there is always a free number")
+    return index
