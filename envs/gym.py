@@ -39,7 +39,7 @@ _PACKAGES = {  # patterns of unknown ids, and of Gymnasium's own entry points: a
     "popgym-": ("popgym", "pip install popgym"),
     "Panda(Flip|PickAndPlace|Push|Reach|Slide|Stack)": ("panda_gym", "pip install panda-gym"),
     _HIGHWAY: ("highway_env", "pip install highway-env"),
-    _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.15'"),
+    _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.12'"),
     _MULTI_OBJECTIVE: ("mo_gymnasium", "pip install mo-gymnasium"),
     "<function _raise_shimmy_error": ("shimmy", "pip install shimmy gym"),
     r"gymnasium\.envs\.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"),

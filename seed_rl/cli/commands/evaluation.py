@@ -172,16 +172,11 @@ def export(values: flags.FlagValues) -> int:
                 how = {"episodes": values.episodes, "greedy": values.greedy, "seed": values.seed}
                 hub.export(logdir, directory, values.checkpoint, **how)
             else:
-                from seed_rl.evaluation.export import export
+                from seed_rl.evaluation.export import export, export_onnx
                 from seed_rl.evaluation.policy import load_policy
 
                 policy = load_policy(logdir, values.checkpoint, float32=True)
-                if onnx:
-                    from seed_rl.evaluation.onnx import export_onnx
-
-                    export_onnx(policy, directory, values.batch_size)
-                else:
-                    export(policy, directory, values.batch_size)
+                (export_onnx if onnx else export)(policy, directory, values.batch_size)
         print(directory)
         if values.format == "hub":
             print(f"to publish it under a name of your account: hf upload ACCOUNT/NAME {directory}")
