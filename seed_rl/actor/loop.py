@@ -138,7 +138,7 @@ class Actor:
         self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
         for build in builds:
             build.result()
-        mode = self._envs[0].metadata.get("autoreset_mode")
+        mode = (self._envs[0].metadata or {}).get("autoreset_mode")
         if mode != AutoresetMode.SAME_STEP:
             raise registry.CannotBuild(
                 f"environments must reset in the step that ends an episode (SAME_STEP autoreset), but those of suite "

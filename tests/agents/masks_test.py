@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.ppo import PPO
 from seed_rl.agents.pqn import PQN
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec, choices_of
-from tests.support.experience import NUMBERS, move, random_output
+from tests.support.experience import MIXED, NUMBERS, move, random_output
 
 SMALL_R2D2 = R2D2(hidden=8, head_hidden=8, core="none", previous_step_inputs=False)
 
@@ -24,8 +25,14 @@ def built(config, action):
 
 @pytest.mark.parametrize(
     ("config", "action"),
-    [(VTrace(hidden=16), MultiDiscreteSpec((4, 7))), (PQN(hidden=16), DiscreteSpec(9)), (SMALL_R2D2, DiscreteSpec(9))],
-    ids=["vtrace", "pqn", "r2d2"],
+    [
+        (VTrace(hidden=16), MultiDiscreteSpec((4, 7))),
+        (VTrace(hidden=16), MIXED),
+        (PPO(hidden=16), MIXED),
+        (PQN(hidden=16), DiscreteSpec(9)),
+        (SMALL_R2D2, DiscreteSpec(9)),
+    ],
+    ids=["vtrace", "vtrace, mixed", "ppo, mixed", "pqn", "r2d2"],
 )
 def test_illegal_actions_are_never_taken(config, action):
     count, rng = 4000, np.random.default_rng(0)
@@ -36,10 +43,11 @@ def test_illegal_actions_are_never_taken(config, action):
         legal[np.arange(count), rng.choice(own, count)] = True  # at least one
     output = random_output(rng, agent.env_spec, (count,))
     output.observation[LEGAL_ACTIONS] = tf.constant(np.packbits(legal, axis=1, bitorder="little"))
-    prev_action, state = tf.zeros([count, *action.tensor.shape], tf.int32), agent.initial_state(count)
+    prev_action, state = tf.zeros([count, *action.tensor.shape], action.tensor.dtype), agent.initial_state(count)
     for greedy in (False, True):
         answer = agent.act(prev_action, output, state, tf.range(count), tf.constant([3, 4]), greedy)
-        for own, chosen in zip(columns, np.reshape(answer.action, (count, -1)).T, strict=True):
+        choices = np.reshape(answer.action, (count, -1)).T[: len(columns)].astype(int)
+        for own, chosen in zip(columns, choices, strict=True):
             assert legal[np.arange(count), own[chosen]].all()
             assert len(np.unique(chosen)) == len(own)
 
