@@ -91,7 +91,7 @@ def whole_number(text: str) -> int:
     Raises:
       ValueError: the text is not a whole number.
     """
-    match = re.fullmatch(r"([\d_]*\.?\d+(?:e\+?\d{1,2})?)([kMG]?)", text.strip())
+    match = re.fullmatch(r"([\d_]{0,40}\.?\d{1,40}(?:e\+?\d{1,2})?)([kMG]?)", text.strip(), re.ASCII)
     number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
     if number is None or number != int(number):
         raise ValueError(f"expected {WHOLE_NUMBER}")

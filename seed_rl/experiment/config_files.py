@@ -21,7 +21,7 @@ from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gin_errors import sentence
 from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
-from seed_rl.foreign import described
+from seed_rl.foreign import described, shortened
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Settings, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
@@ -245,7 +245,7 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
     free = (*_MAY_CHANGE, "total_frames") if schedule == "constant" else _MAY_CHANGE
     why = {"total_frames": f" (the {schedule} schedule of the learning rate depends on it)"}
     return [
-        f"{name} was {saved[name]!r} and is now {current[name]!r}{why.get(name, '')}"
+        f"{name} was {shortened(saved[name])} and is now {shortened(current[name])}{why.get(name, '')}"
         for name in current
         if name in saved and saved[name] != current[name] and not name.startswith(free)
     ]

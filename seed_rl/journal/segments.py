@@ -1,20 +1,27 @@
 """The content of a journal: a segment for each process that was the learner of the run."""
 
+import array
+import bisect
 import dataclasses
 import hashlib
+import itertools
 import json
+import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from seed_rl.foreign import json_object, shortened
-from seed_rl.journal.file import JournalError, read
+from seed_rl.journal.file import JournalError, Lines
 from seed_rl.specs import GroupLease
 
 WEIGHTS = ()
 """Takes the place of a batch where acting gets new weights."""
+_MOST_DEVICES = 256
+_DIGEST = re.compile(r"[0-9a-f]{16} (?:[0-9a-f]{4})+")
+_MOST_LETTERS = 100  # of a variable's name in a message
 
 
 class Differs(Exception):
@@ -29,28 +36,68 @@ class Segment:
     """Description of the process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
     joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
     """Groups of each actor, in the order in which they joined."""
-    needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
-    """Value of `refreshes` when each actor acted for the first time, by its index in `joins`."""
+    groups: list[GroupLease] = dataclasses.field(default_factory=list)
+    """Groups of all actors by the numbers that `turns` yields."""
     owners: list[int] = dataclasses.field(default_factory=list)
     """Index in `joins` by the number of a group."""
-    turns: dict[int, list[tuple[int, ...]]] = dataclasses.field(default_factory=dict)
-    """Numbers of the groups of each batch, and `WEIGHTS` for new weights, in order, for each inference device."""
+    acts: list[int] = dataclasses.field(default_factory=list)
+    """How often a group acted, by its number."""
+    needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
+    """Value of `refreshes` when each actor acted for the first time, by its index in `joins`, in that order."""
+    before: dict[int, list[int]] = dataclasses.field(default_factory=dict)
+    """Numbers of the groups that had the environment ids of an actor before it, by its index in `joins`."""
+    batches: dict[int, "array.array[int]"] = dataclasses.field(default_factory=dict)
+    """What `turns` yields, by inference device: `refreshes`, number of groups, and their numbers for each batch."""
     refreshes: int = 0
     """How often acting got weights, the first time before the first update."""
     digests: dict[int, str] = dataclasses.field(default_factory=dict)
     """`digest` of all variables by the number of updates behind them."""
     end: tuple[int, int | None] = (0, None)
     """Number of updates, and of frames where it matters, at the end."""
+    _holders: dict[int, int] = dataclasses.field(default_factory=dict)  # group by environment id
+    _gone: set[int] = dataclasses.field(default_factory=set)  # groups whose environments another got
 
     @property
     def begin(self) -> int:
         """Number of updates before the segment."""
         return self.start["updates"]  # type: ignore[no-any-return]
 
-    @property
-    def groups(self) -> list[GroupLease]:
-        """Groups of all actors by the numbers that `turns` has."""
-        return [group for join in self.joins for group in join]
+    def join(self, groups: tuple[GroupLease, ...]) -> None:
+        """Add an actor with these groups."""
+        ids = [env_id for group in groups for env_id in group.env_ids]
+        sizes = {len(group.env_ids) for group in groups}
+        if len(sizes) != 1 or 0 in sizes or len(set(ids)) < len(ids):
+            raise ValueError(f"expected groups of one size with an environment id each, got {shortened(ids)}")
+        self.owners += [len(self.joins)] * len(groups)
+        self.acts += [0] * len(groups)
+        self.groups += groups
+        self.joins.append(groups)
+
+    def act(self, device: int, *numbers: int) -> None:
+        """Add a batch of an inference device, of the groups with these numbers."""
+        if not 0 <= device < _MOST_DEVICES or not numbers or min(numbers) < 0:
+            raise ValueError(f"expected a device below {_MOST_DEVICES} and groups, got {device} and {numbers}")
+        for actor in {self.owners[number] for number in numbers} - self.needed_after.keys():
+            own = range(bisect.bisect_left(self.owners, actor), bisect.bisect_right(self.owners, actor))
+            held = {env_id: number for number in own for env_id in self.groups[number].env_ids}
+            self.before[actor] = [self._holders[env_id] for env_id in held if env_id in self._holders]
+            self.needed_after[actor] = self.refreshes
+            self._holders |= held
+            self._gone.update(self.before[actor])
+        for number in numbers:
+            self.acts[number] += 1
+            if number in self._gone:
+                raise ValueError(f"group {number} acts after another got its environments")
+        self.batches.setdefault(device, array.array("I")).extend([self.refreshes, len(numbers), *numbers])
+
+    def turns(self, device: int) -> Iterator[tuple[int, ...]]:
+        """Yield the numbers of the groups of each batch of an inference device, and `WEIGHTS` for new weights."""
+        numbers, weights = iter(self.batches[device]), 0
+        for refreshes in numbers:
+            yield from itertools.repeat(WEIGHTS, refreshes - weights)
+            weights = refreshes
+            yield tuple(itertools.islice(numbers, next(numbers)))
+        yield from itertools.repeat(WEIGHTS, self.refreshes - weights)
 
 
 def load(path: str) -> list[Segment]:
@@ -59,13 +106,12 @@ def load(path: str) -> list[Segment]:
     Raises:
       JournalError: it is missing, damaged or not understood.
     """
-    lines = read(path)
     segments: list[Segment] = []
-    for number, line in enumerate(lines):
+    for number, line in enumerate(Lines(path)):
         try:
             _add(segments, line)
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, RecursionError) as error:
-            raise JournalError(f"line {number} of {path} is not understood: {error!r}") from error
+            raise JournalError(f"line {number} of {path} is not understood: {shortened(error)}") from error
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         segment.end = (segment.begin + max(0, segment.refreshes - 1), None)
         if following is not None:
@@ -87,16 +133,21 @@ def different(names: Sequence[str], one: str, other: str) -> str:
     """Say which of the variables with these names differ, given their digests; all if that can't be identified."""
     (_, _, first), (_, _, second) = one.partition(" "), other.partition(" ")
     pairs = zip(names, textwrap.wrap(first, 4), textwrap.wrap(second, 4), strict=False)
-    name, *others = [name for name, own, others in pairs if own != others] or names
-    return f"{name} differs" + (f", and {len(others)} more" if others else "")
+    name, *others = [name for name, own, others in pairs if own != others] or names or ["a variable"]
+    return f"{name[:_MOST_LETTERS]} differs" + (f", and {len(others)} more" if others else "")
 
 
-def beginning(lines: Sequence[str], update: int) -> list[str]:
-    """Return the lines of a journal up to the weights after an update."""
-    starts = [n for n, line in enumerate(lines) if line.startswith("run ") and json.loads(line[4:])["updates"] < update]
-    refreshes = update - int(json.loads(lines[starts[-1]][4:])["updates"]) + 1  # the first is not an update
-    weights = [n for n, line in enumerate(lines) if line == "weights" and n > starts[-1]]
-    return [*lines[: weights[refreshes - 1] + 1]]
+def beginning(lines: Iterable[str], update: int) -> Iterator[str]:
+    """Yield the lines of a journal, which are read twice, up to the weights after an update."""
+    begins = [json.loads(line[4:])["updates"] for line in lines if line.startswith("run ")]
+    last = max(number for number, begin in enumerate(begins, 1) if begin < update)
+    left, started = update - begins[last - 1] + 1, 0  # the first weights are not of an update
+    for line in lines:
+        yield line
+        started += line.startswith("run ")
+        left -= started == last and line == "weights"
+        if not left:
+            return
 
 
 def _add(segments: list[Segment], line: str) -> None:
@@ -106,21 +157,15 @@ def _add(segments: list[Segment], line: str) -> None:
         return
     segment = segments[-1]
     if word == "act":
-        device, *numbers = map(int, rest.split())
-        owners = {segment.owners[number] for number in numbers}
-        for actor in owners - segment.needed_after.keys():
-            segment.needed_after[actor] = segment.refreshes
-        segment.turns.setdefault(device, [WEIGHTS] * segment.refreshes).append(tuple(numbers))
+        segment.act(*map(int, rest.split()))
     elif word == "weights":
         segment.refreshes += 1
-        for turns in segment.turns.values():
-            turns.append(WEIGHTS)
     elif word == "join":
-        groups = tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest))
-        segment.owners += [len(segment.joins)] * len(groups)
-        segment.joins.append(groups)
+        segment.join(tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest)))
     elif word == "digest":
         updates, _, values = rest.partition(" ")
+        if not _DIGEST.fullmatch(values):
+            raise ValueError(f"expected digests, got {shortened(values)}")
         segment.digests[int(updates)] = values
     else:
         raise ValueError(shortened(line))
@@ -140,4 +185,6 @@ def _start(start: dict[str, Any]) -> dict[str, Any]:
     for values, kind in kinds:
         if type(values) is not kind:
             raise TypeError(f"expected a {kind.__name__}, got {shortened(values)}")
+    if not all(type(name) is str for name in start["variables"]):
+        raise TypeError("expected names of variables")
     return start

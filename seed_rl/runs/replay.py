@@ -1,18 +1,22 @@
 """Executes a recorded run again."""
 
+import contextlib
 import dataclasses
 import functools
 import gc
 import itertools
 import logging
 import os
+import re
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuilt
+from seed_rl.foreign import enumerated, shortened
 from seed_rl.foreign import number as checked_number
 from seed_rl.journal import file, segments
 from seed_rl.journal.file import JournalError
@@ -23,11 +27,16 @@ from seed_rl.runs.local_actors import LocalActors
 from seed_rl.runs.recording import deterministic
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
+from seed_rl.system.host_memory import free_host_memory
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
+
+_ACTOR_BYTES = 50 << 20  # of memory, without environments
+_ALWAYS_NEEDED = ("python", "tensorflow", "keras", "numpy", "gymnasium")
+_MOST_LETTERS = 100  # of a name or text in a message
 
 
 class Progress(NamedTuple):
@@ -46,7 +55,7 @@ class Progress(NamedTuple):
 
 
 def replay(
-    logdir: str, directory: str, begin: str = "", until: int | None = None, check: bool = True
+    logdir: str, directory: str, begin: str = "", until: int | None = None, check: bool = True, init_from: str = ""
 ) -> Iterator[Progress]:
     """Execute a recorded run.
 
@@ -56,6 +65,7 @@ def replay(
       begin: path of the checkpoint to begin at; "": the beginning of the run.
       until: number of updates to end at, with a checkpoint; None: the end of the journal.
       check: whether to compare digests.
+      init_from: weights that the run began with, if it did; those that a stranger's journal names are not looked up.
 
     Yields:
       Progress, with each row of metrics.
@@ -65,6 +75,8 @@ def replay(
       Differs: the replay came out differently.
     """
     parts = todo(os.path.join(logdir, file.NAME), begin, until)
+    if (named := parts[0].start["settings"].get("init_from")) and not (begin or init_from):
+        raise JournalError(f"{logdir} began with the weights of {shortened(named)}: give them as --init_from")
     end = parts[-1].end[0] if until is None else min(until, parts[-1].end[0])
     load_tensorflow()
     newest, checked = begin, 0
@@ -72,13 +84,12 @@ def replay(
         own = os.path.join(directory, f"segment-{number}")
         if newest:
             _copy(newest, own)
-        here = deterministic(segment.start["machine"]["threads"])
-        there = {**here, "environment": {}, **segment.start["machine"]}  # older records have less
-        if there != here:
-            raise JournalError(f"{logdir} was recorded on {there}, here is {here}")
+        there = {"environment": {}, **segment.start["machine"]}
+        _check_equal(there, deterministic(there["threads"]), logdir)
         order = Replayed(segment, until, check)
-        experiment = _experiment(segment)
-        actors = functools.partial(_Actors, segment, order, modules_needed(experiment))
+        experiment = _experiment(segment, init_from)
+        most = _most_actors(segment, experiment, logdir)
+        actors = functools.partial(_Actors, segment, order, modules_needed(experiment), most)
         with Run(experiment, own, actors=actors, order=order, native_log=True) as run:
             for row in run.train():
                 updates = int(row["learner_updates"])
@@ -89,7 +100,7 @@ def replay(
         newest = checkpoints.find(own, None)
 
 
-def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progress]:
+def fork(source: str, update: int, logdir: str, record: bool, init_from: str = "") -> Iterator[Progress]:
     """Replay the beginning of a recorded run, for a new run that continues from there with its own settings.
 
     Args:
@@ -97,6 +108,7 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
       update: number of updates after which the new run begins; it gets the checkpoint from there.
       logdir: log directory of the new run. If it has a checkpoint, nothing is done.
       record: whether the new run gets the journal of the beginning as well, to continue it.
+      init_from: see `replay`.
 
     Yields:
       Progress, with each row of metrics.
@@ -115,7 +127,7 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
     if not 1 <= update <= parts[-1].end[0]:
         raise JournalError(f"{path} ends after {parts[-1].end[0]} updates: there is no update {update} to fork at")
     with tempfile.TemporaryDirectory(prefix="seed_rl-fork-") as temporary:
-        for progress in replay(source, temporary, until=update):
+        for progress in replay(source, temporary, until=update, init_from=init_from):
             yield progress
         last = checkpoints.find(progress.logdir, None)
         if record:
@@ -123,8 +135,9 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
             digest = segments.digest(arrays[name] for name in names)
             os.makedirs(logdir, exist_ok=True)
             journal = file.Writer(own)
-            for line in [*segments.beginning(file.read(path), update), f"digest {update} {digest}"]:
+            for line in segments.beginning(file.Lines(path), update):
                 journal.write(line)
+            journal.write(f"digest {update} {digest}")
             journal.close()
         _copy(last, logdir)
 
@@ -178,41 +191,100 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
 
 
 def _check_machine(segment: Segment, path: str) -> None:
-    here = {**versions(), "the processor": processor()}
-    there = {**segment.start["versions"], "the processor": segment.start["machine"]["processor"]}
-    ours = there.pop("seed_rl", "unknown")
-    if ours != here["seed_rl"]:  # the digests will say whether its code computes the same
-        _log.warning("recorded by seed_rl %s, replayed by %s", ours, here["seed_rl"])
-    different = [
-        f"{name} was {there[name]}, here {here.get(name, 'missing')}" for name in there if there[name] != here.get(name)
-    ]
+    there, env = segment.start["versions"], _experiment(segment, "").env
+    if there.get("seed_rl") != (ours := versions())["seed_rl"]:  # the digests will say whether its code computes the same
+        _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), ours["seed_rl"])
+    own = " ".join([*env.packages, *env.packages.values(), *env.modules])  # names of modules, and how to install them
+    needed = {*_ALWAYS_NEEDED, *re.findall(r"[\w-]+", own.lower().replace("_", "-"))}
+    recorded = {name: version for name, version in there.items() if name in needed}
+    recorded["the processor"] = segment.start["machine"]["processor"]
+    _check_equal(recorded, {**ours, "the processor": processor()}, path)
+
+
+def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -> None:
+    """Compare what was recorded of a machine with the same of this one.
+
+    Raises:
+      JournalError: it differs; the message says in what.
+    """
+    pairs: list[tuple[str, Any, Any]] = []
+    for name, was in there.items():
+        now = here.get(name)
+        if type(was) is type(now) is dict:
+            pairs += [(f"{name} {key}", was.get(key), now.get(key)) for key in {**was, **now}]
+        elif type(was) is type(now) is list:
+            one, other = [each for each in was if each not in now], [each for each in now if each not in was]
+            pairs.append((f"what both lack of {name}", one, other) if one or other else (name, was, now))
+        else:
+            pairs.append((name, was, now))
+    different = [f"{name[:_MOST_LETTERS]} was {_shown(was)}, here {_shown(now)}" for name, was, now in pairs if was != now]
     if different:
-        raise JournalError(f"{path} can't be replayed here: {'; '.join(different)}")
+        raise JournalError(f"{path} can't be replayed here: {enumerated(different)}")
 
 
-def _experiment(segment: Segment) -> Experiment:
+def _shown(value: Any) -> str:
+    return value[:_MOST_LETTERS] if isinstance(value, str) else "missing" if value is None else shortened(value)
+
+
+def _experiment(segment: Segment, init_from: str) -> Experiment:
     """Rebuild the experiment of a segment, which reports to nobody and saves only at its end."""
-    experiment = rebuilt(segment.start["settings"], "the journal")
+    experiment = rebuilt({**segment.start["settings"], "init_from": init_from}, "the journal")
     logs = dataclasses.replace(
         experiment.logs, wandb_project="", film_interval_min=0.0, keep_every_frames=0, checkpoint_interval_s=1e9
     )
     return dataclasses.replace(experiment, logs=logs)
 
 
-class _Actors(LocalActors):
-    """An actor process for each recorded lease, from shortly before it is needed."""
+def _most_actors(segment: Segment, experiment: Experiment, logdir: str) -> int:
+    """Return how many actors may be needed at once, after checking that the settings have environments for them."""
+    most = experiment.actors.num_envs
+    used = max((env_id for group in segment.groups for env_id in group.env_ids), default=0)
+    if used >= most:
+        raise JournalError(f"{logdir} has actors for environment {used}, but its settings have {most} environments")
+    room = free_host_memory() // _ACTOR_BYTES
+    if room < (needed := min(most, len(segment.needed_after))):
+        raise JournalError(f"{logdir} needs up to {needed} actors at once; the free memory here is enough for {room}")
+    return most
 
-    def __init__(self, segment: Segment, order: Replayed, modules: Sequence[str], logs: str):
-        super().__init__(len(segment.joins), logs, on_failure=order.close)
+
+class _Actors(LocalActors):
+    """An actor process for each recorded lease, from shortly before it is needed until it has acted for the last time.
+
+    Each thread keeps one process at a time. As many of them as there are environments suffice.
+    """
+
+    def __init__(self, segment: Segment, order: Replayed, modules: Sequence[str], most: int, logs: str):
+        super().__init__(min(most, len(segment.needed_after)), logs, on_failure=order.close)
         self._joins, self._order, self._modules = segment.joins, order, modules
+        self._to_start = iter(segment.needed_after)
+        self._started: dict[int, int] = {}  # number of the lease, by thread
 
     def _run(self, number: int, log: str) -> ActorEnd | None:
-        while not self._order.needs(number):
-            if self._stopping.wait(0.1):
-                return ActorEnd("it was not needed", killed=True)
-        return super()._run(number, log)
+        while not self._stopping.is_set():
+            if number not in self._started:
+                with self._lock:
+                    lease = next(self._to_start, None)
+                if lease is None:
+                    return None
+                self._started[number] = lease
+            while not self._order.needs(self._started[number]):
+                if self._stopping.wait(0.1):
+                    return None
+            ended = super()._run(number, log)
+            if not self._order.is_done(self._started[number]):
+                return ended
+            del self._started[number]
+        return None
+
+    def _wait(self, number: int, process: subprocess.Popen[bytes]) -> int:
+        while not self._order.is_done(self._started[number]):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(0.1)
+        self._end(process, kill=False)
+        return process.wait()
 
     def _arguments(self, number: int) -> list[str]:
-        groups = self._joins[number]
+        lease = self._started[number]
+        groups = self._joins[lease]
         sizes = [f"--num_groups={len(groups)}", f"--envs_per_group={len(groups[0].env_ids)}"]
-        return [*sizes, *(f"--import_module={module}" for module in self._modules)]
+        return [f"--run_id={lease}", *sizes, *(f"--import_module={module}" for module in self._modules)]

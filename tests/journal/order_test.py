@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.experiment import config_files
 from seed_rl.inference.order import OrderFailed, Synchronous
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
@@ -24,7 +25,7 @@ from tests.support.deadlines import within
 
 QUEUE = UnrollQueue(1)
 START = {
-    "settings": {"agent.kind": "VTrace", "batch_size": 8},
+    "settings": config_files.load(["catch/vtrace"], ["Experiment.batch_size = 8"]).to_json(),
     "versions": versions(),
     "machine": {"processor": processor(), "threads": 2},
 }
@@ -72,7 +73,8 @@ def test_a_journal_is_read_as_it_was_written(journal):
     first, second = segments.load(journal)
     assert [segment.begin for segment in (first, second)] == [0, 1]
     assert [segment.end for segment in (first, second)] == [(1, 100), (3, None)]
-    assert first.turns == {0: [(), (0, 1), (), (1,), (), (1, 0), ()]}
+    assert [*first.batches] == [0]
+    assert [*first.turns(0)] == [(), (0, 1), (), (1,), (), (1, 0), ()]
     assert (sorted(first.digests), sorted(second.digests)) == ([0, 1, 2, 3], [1, 2, 3])
     assert (first.needed_after, second.needed_after) == ({0: 1}, {0: 1})
     assert [group.env_ids for group in first.joins[0]] == [(0, 1), (2, 3)]
@@ -84,11 +86,10 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     batcher = order.batcher(0, 4, 0.0, 4)
     refresh(order)
     membership = order.membership(4, 0, 60.0, 1)
-    with pytest.raises(Refused, match="no further actor took part"):
-        membership.join([3])
-    one, two = membership.join([2, 2]).groups
-    with pytest.raises(Refused, match="no further actor took part"):
-        membership.join([2, 2])
+    for sizes, name in (([3], "0"), ([2, 2], "1")):
+        with pytest.raises(Refused, match="no further actor took part"):
+            membership.join(sizes, f"{name} on unix:")
+    one, two = order.membership(4, 0, 60.0, 1).join([2, 2], "0 on unix:").groups
     a, b = request_of(one), request_of(two)
     for each in (b, a):
         batcher.group_opened(each.lease)
@@ -111,14 +112,22 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
         batcher.get()
 
 
-def test_actors_get_the_groups_that_acted_in_the_order_in_which_they_are_needed():
-    joins = [(GroupLease((n,), seed=n),) for n in range(4)]  # the first was killed before it acted
-    order = Replayed(segments.Segment({}, joins=joins, needed_after={1: 5, 2: 0, 3: 1}))
-    assert [order.needs(actor) for actor in range(4)] == [False, False, True, True], "now or soon"
-    membership = order.membership(4, 0, 60.0, 1)
-    assert [membership.join([1]).groups for _ in range(3)] == [joins[2], joins[3], joins[1]]
-    with pytest.raises(Refused):
-        membership.join([1])
+def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_the_last_time():
+    segment = segments.Segment({})
+    for n, env_id in enumerate((0, 0, 1, 1)):  # the first was killed before it acted
+        segment.join((GroupLease((env_id,), seed=n),))
+    for group, refreshes in ((2, 1), (1, 2), (2, 0), (3, 3), (3, 0)):
+        segment.refreshes += refreshes
+        segment.act(0, group)
+    order = Replayed(segment)
+
+    def state():
+        return [(order.needs(actor), order.is_done(actor)) for actor in (1, 2, 3)]
+
+    assert [*segment.needed_after.items()] == [(2, 1), (1, 3), (3, 6)]
+    assert state() == [(False, False), (True, False), (False, False)]
+    with pytest.raises(ValueError, match="group 2 acts after another got its environments"):
+        segment.act(0, 2)
 
 
 def test_a_run_ends_with_its_part_and_a_replay_with_its_segment_or_before(journal, tmp_path):
@@ -164,7 +173,7 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
 
 
 def test_the_first_difference_is_named(journal):
-    lines = file.read(journal)
+    lines = [*file.Lines(journal)]
     assert difference(lines, lines) == ""
     changed = [line.replace('"batch_size":8', '"batch_size":9') for line in lines]
     assert difference(lines, changed) == "all of it is equal; settings batch_size is 8 and 9"
@@ -176,25 +185,25 @@ def test_the_first_difference_is_named(journal):
         assert difference(lines, other).startswith("after "), word
         assert "the first journal ends" in difference(lines[:number], lines)
     digest = lines.index(next(line for line in lines if line.startswith("digest 2")))
-    other = [*lines[:digest], lines[digest][:-4] + "zzzz", *lines[digest + 1 :]]
+    other = [*lines[:digest], lines[digest][:-4] + "0000", *lines[digest + 1 :]]
     assert difference(lines, other) == "after 2 updates, agent/kernel differs"
 
 
 def test_a_beginning_ends_with_a_checkpoint_after_its_update(journal, tmp_path):
-    lines = file.read(journal)
+    lines = [*file.Lines(journal)]
     for update, starts in ((1, 1), (2, 2), (3, 2)):
-        kept = segments.beginning(lines, update)
+        kept = [*segments.beginning(lines, update)]
         assert kept == lines[: len(kept)]
         assert kept[-1] == "weights"
         assert sum(line.startswith("run ") for line in kept) == starts
 
 
 def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
-    lines = file.read(journal)
+    lines = [*file.Lines(journal)]
     edits = (
         ('"numpy":"', '"numpy":"0', "can't be replayed here: numpy was 0"),
         (f'"processor":"{processor()}', '"processor":"Abacus', "the processor was Abacus, here"),
-        ("digest 1 ", "digest 1 0", "has a gap: its run continued to update 1 unrecorded"),
+        ("digest 1 ", "digest 2 ", "has a gap: its run continued to update 1 unrecorded"),
         ('"updates":0', '"updates":5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
         ("act 0 1", "act zero", "line 7 of .* is not understood: ValueError"),
         ("act 0 1", "act 0 2", "line 7 of .* is not understood: IndexError"),
