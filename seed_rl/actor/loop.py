@@ -109,7 +109,9 @@ class Actor:
         num_groups, envs_per_group = self.num_groups or asked.num_groups, self.envs_per_group or asked.envs_per_group
         self._build(ActorSettings(asked.env, num_groups, envs_per_group))
         spec = spec_of(self._envs[0])
-        lease = client.join(self.run_id or secrets.token_hex(8), spec, [env.num_envs for env in self._envs], _RPC_SECONDS)
+        lease = client.join(
+            self.run_id or secrets.token_hex(8), spec, [env.num_envs for env in self._envs], _RPC_SECONDS
+        )
         self._delays = growing_delays(_LONGEST_PAUSE)
         num_envs = sum(env.num_envs for env in self._envs)
         _log.info("joined with %d environments in %.1f s", num_envs, time.monotonic() - started)

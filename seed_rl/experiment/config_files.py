@@ -12,7 +12,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import gin
 
@@ -23,10 +23,9 @@ from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
 from seed_rl.foreign import described, shortened
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import Settings, did_you_mean, subclasses
+from seed_rl.settings import Settings, SettingsT, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
 
-SettingsT = TypeVar("SettingsT", bound=Settings)
 _SHIPPED = str(resources.files("seed_rl.configs"))
 gin.add_config_file_search_path(_SHIPPED)
 _including: list[str] = []  # stack of the gin files being read, each included by the previous one

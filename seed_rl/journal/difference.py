@@ -22,7 +22,7 @@ _QUANTITIES = {
 def difference(first: Iterable[str], second: Iterable[str]) -> str:
     """Describe the first difference between the lines of two journals in a sentence; "" if they are equal.
 
-    The lines are read twice. Settings and machines are compared as well, but differences there do not end the comparison.
+    The lines are read twice. Settings, versions and machines are compared as well; differences there do not end it.
     """
     first, second = _comparable(first, second), _comparable(second, first)
     notes: list[str] = []

@@ -33,7 +33,7 @@ NAME = "journal.gz"
 _CHUNK_SECONDS = 10.0
 _CHUNK_BYTES = 64 * 1024  # before compression
 _GZIP = 31  # `wbits` of zlib for a gzip member
-_MOST_BYTES = 2**29  # of memory for what all lines say
+_MOST_BYTES = 2**28  # of memory for what all lines say
 _MOST_TEXT = 2**24  # bytes of a chunk's text
 _USUAL_BYTES = 2**23  # of memory for a chunk, more than usual
 _WINDOW = 2**16  # bytes read at a time
@@ -57,16 +57,16 @@ class Writer:
         self._lines: list[str] = []
         self._bytes = 0
         self._due = time.monotonic() + _CHUNK_SECONDS
-        end, self._count, self._link, self._left = 0, 0, "", _MOST_BYTES
+        self._end, self._count, self._link, self._left = 0, 0, "", _MOST_BYTES
         if os.path.exists(path):
             with open(path, "rb") as file:
-                for end, self._link, text in _chunks(file, path):
+                for self._end, self._link, text in _chunks(file, path):
                     self._count += 1
                     self._left -= _memory(text)
         if self._count and self._left < _USUAL_BYTES:  # it ended before: a small chunk must not follow the gap
             self._left = 0
         self._file = open(path, "ab")  # noqa: SIM115
-        self._file.truncate(end)
+        self._file.truncate(self._end)
 
     def write(self, line: str) -> None:
         """Append a line, which is in the file after the next `flush` or a few seconds.

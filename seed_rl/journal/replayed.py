@@ -17,6 +17,9 @@ from seed_rl.specs import GroupLease
 from seed_rl.transport.protocol import Refusal, Refused
 
 
+_PATIENCE = 25  # times that the learner waits for a batch, 0.2 s each, while nothing else is left to do
+
+
 class Replayed(Order):
     """The order of a segment. Groups that act no more in it wait until it ends."""
 
@@ -38,6 +41,9 @@ class Replayed(Order):
         self._left = [*segment.acts]
         self._refreshes = 0
         self._batchers: dict[int, OrderedBatcher] = {}  # by inference device
+        self._devices = 1
+        self._queues: dict[int, UnrollQueue] = {}  # by inference device
+        self._waits, self._seen = 0, (0, 0)  # calls of `ended` without progress
         self.checked = 0
         """Number of digests compared."""
 
@@ -48,6 +54,7 @@ class Replayed(Order):
         self.learned(updates, variables)
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
+        self._devices = num_devices
         return _RecordedLeases(self._segment.joins, num_envs, num_devices)
 
     def needs(self, actor: int) -> bool:
@@ -66,13 +73,19 @@ class Replayed(Order):
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
                 turn = self._now.get(device)
-                return [self._segment.groups[number] for number in turn] if turn else None
+                groups = [self._segment.groups[number] for number in turn or ()]
+                if self._devices > 1 and any(
+                    env_id % self._devices != device for own in groups for env_id in own.env_ids
+                ):
+                    raise OrderFailed(f"the journal has a batch of device {device} with environments of another")
+                return groups or None
 
         self._batchers[device] = OrderedBatcher(max_batch_size, members)
         return self._batchers[device]
 
     @contextlib.contextmanager
     def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+        self._queues[device] = queue
         yield
         with self._changed:
             for number in self._now[device] or ():
@@ -104,6 +117,11 @@ class Replayed(Order):
         self.checked += 1
 
     def ended(self, updates: int, frames: int) -> bool:
+        seen = updates, sum(map(len, self._queues.values()))
+        waits = seen == self._seen and not any(self._now.values())
+        self._waits, self._seen = self._waits + 1 if waits else 0, seen
+        if self._waits > _PATIENCE:
+            raise OrderFailed(f"the journal has too few batches for update {updates + 1}")
         return updates >= self._end[0] and (self._end[1] is None or frames >= self._end[1])
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import array
 import bisect
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -55,7 +56,7 @@ class Segment:
     end: tuple[int, int | None] = (0, None)
     """Number of updates, and of frames where it matters, at the end."""
     _holders: dict[int, int] = dataclasses.field(default_factory=dict)  # group by environment id
-    _gone: set[int] = dataclasses.field(default_factory=set)  # groups whose environments another got
+    _acting: set[int] = dataclasses.field(default_factory=set)  # groups that may act
 
     @property
     def begin(self) -> int:
@@ -66,8 +67,9 @@ class Segment:
         """Add an actor with these groups."""
         ids = [env_id for group in groups for env_id in group.env_ids]
         sizes = {len(group.env_ids) for group in groups}
-        if len(sizes) != 1 or 0 in sizes or len(set(ids)) < len(ids):
-            raise ValueError(f"expected groups of one size with an environment id each, got {shortened(ids)}")
+        numbers = [*ids, *(group.seed for group in groups)]
+        if len(sizes) != 1 or 0 in sizes or len(set(ids)) < len(ids) or not all(0 <= n < 2**31 for n in numbers):
+            raise ValueError(f"expected groups of one size, and numbers from 0 to 2^31 - 1, got {shortened(groups)}")
         self.owners += [len(self.joins)] * len(groups)
         self.acts += [0] * len(groups)
         self.groups += groups
@@ -75,20 +77,26 @@ class Segment:
 
     def act(self, device: int, *numbers: int) -> None:
         """Add a batch of an inference device, of the groups with these numbers."""
-        if not 0 <= device < _MOST_DEVICES or not numbers or min(numbers) < 0:
-            raise ValueError(f"expected a device below {_MOST_DEVICES} and groups, got {device} and {numbers}")
-        for actor in {self.owners[number] for number in numbers} - self.needed_after.keys():
-            own = range(bisect.bisect_left(self.owners, actor), bisect.bisect_right(self.owners, actor))
-            held = {env_id: number for number in own for env_id in self.groups[number].env_ids}
-            self.before[actor] = [self._holders[env_id] for env_id in held if env_id in self._holders]
-            self.needed_after[actor] = self.refreshes
-            self._holders |= held
-            self._gone.update(self.before[actor])
+        if not self._acting.issuperset(numbers):
+            for actor in dict.fromkeys(self.owners[number] for number in numbers if number not in self._acting):
+                self._begin(actor)
+            if not self._acting.issuperset(numbers):
+                raise ValueError("a group acts after another got its environments")
         for number in numbers:
             self.acts[number] += 1
-            if number in self._gone:
-                raise ValueError(f"group {number} acts after another got its environments")
-        self.batches.setdefault(device, array.array("I")).extend([self.refreshes, len(numbers), *numbers])
+        self.batches.setdefault(device, array.array("I")).extend((self.refreshes, len(numbers), *numbers))
+
+    def _begin(self, actor: int) -> None:
+        """Note that an actor acts for the first time; others that had its environments act no more."""
+        if actor in self.needed_after:
+            return
+        own = range(bisect.bisect_left(self.owners, actor), bisect.bisect_right(self.owners, actor))
+        held = {env_id: number for number in own for env_id in self.groups[number].env_ids}
+        self.before[actor] = [self._holders[env_id] for env_id in held if env_id in self._holders]
+        self.needed_after[actor] = self.refreshes
+        self._holders |= held
+        self._acting.difference_update(self.before[actor])
+        self._acting.update(own)
 
     def turns(self, device: int) -> Iterator[tuple[int, ...]]:
         """Yield the numbers of the groups of each batch of an inference device, and `WEIGHTS` for new weights."""
@@ -122,8 +130,8 @@ def load(path: str) -> list[Segment]:
 def digest(arrays: Iterable[np.ndarray]) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of all arrays together, and 4 of each one."""
     whole, each = hashlib.sha256(), []
-    for array in arrays:
-        own = hashlib.sha256(np.ascontiguousarray(array).tobytes())
+    for values in arrays:
+        own = hashlib.sha256(np.ascontiguousarray(values).tobytes())
         whole.update(own.digest())
         each.append(own.hexdigest()[:4])
     return f"{whole.hexdigest()[:16]} {''.join(each)}"
@@ -157,7 +165,7 @@ def _add(segments: list[Segment], line: str) -> None:
         return
     segment = segments[-1]
     if word == "act":
-        segment.act(*map(int, rest.split()))
+        segment.act(*_batch(rest))
     elif word == "weights":
         segment.refreshes += 1
     elif word == "join":
@@ -169,6 +177,15 @@ def _add(segments: list[Segment], line: str) -> None:
         segment.digests[int(updates)] = values
     else:
         raise ValueError(shortened(line))
+
+
+@functools.lru_cache(2**14)
+def _batch(text: str) -> tuple[int, ...]:
+    """Parse the device of a batch and the numbers of its groups."""
+    device, *numbers = map(int, text.split())
+    if not 0 <= device < _MOST_DEVICES or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise ValueError(f"expected a device below {_MOST_DEVICES} and different groups, got {shortened(text)}")
+    return device, *numbers
 
 
 def _start(start: dict[str, Any]) -> dict[str, Any]:

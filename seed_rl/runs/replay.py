@@ -192,7 +192,9 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
 
 def _check_machine(segment: Segment, path: str) -> None:
     there, env = segment.start["versions"], _experiment(segment, "").env
-    if there.get("seed_rl") != (ours := versions())["seed_rl"]:  # the digests will say whether its code computes the same
+    if (
+        there.get("seed_rl") != (ours := versions())["seed_rl"]
+    ):  # the digests will say whether its code computes the same
         _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), ours["seed_rl"])
     own = " ".join([*env.packages, *env.packages.values(), *env.modules])  # names of modules, and how to install them
     needed = {*_ALWAYS_NEEDED, *re.findall(r"[\w-]+", own.lower().replace("_", "-"))}
@@ -217,7 +219,9 @@ def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -
             pairs.append((f"what both lack of {name}", one, other) if one or other else (name, was, now))
         else:
             pairs.append((name, was, now))
-    different = [f"{name[:_MOST_LETTERS]} was {_shown(was)}, here {_shown(now)}" for name, was, now in pairs if was != now]
+    different = [
+        f"{name[:_MOST_LETTERS]} was {_shown(was)}, here {_shown(now)}" for name, was, now in pairs if was != now
+    ]
     if different:
         raise JournalError(f"{path} can't be replayed here: {enumerated(different)}")
 

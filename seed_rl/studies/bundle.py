@@ -15,13 +15,14 @@ from importlib import metadata
 
 import numpy as np
 
-from seed_rl.experiment.config_files import differences
-from seed_rl.experiment.saved_config import SAVED, load_saved, saved_settings
+from seed_rl.experiment.config_files import differences, save_config
+from seed_rl.experiment.saved_config import SAVED, load_saved, rebuilt
 from seed_rl.foreign import enumerated, read_json_object, shortened
 from seed_rl.journal import file, segments
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs, Segment
 from seed_rl.runs.replay import Progress, replay, updates_behind
+from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.system.object_store import local_file
 from seed_rl.weights import checkpoints
@@ -30,7 +31,8 @@ MANIFEST = "manifest.json"
 """Name of the file in a bundle with the SHA-256 of all others."""
 POLICY = "policy.npz"
 """Name of the file in a bundle with the final weights of the agent."""
-_COPIED = (file.NAME, SAVED, "config.gin", "metrics.jsonl")
+_CONFIG = (SAVED, "config.gin")
+_COPIED = (file.NAME, *_CONFIG, "metrics.jsonl")
 _PART = re.compile(r"frames-\d{12}\.npz")  # checkpoint at the beginning of a part
 _MOST_BYTES = 2**30  # of one file in a bundle
 _PIECE_BYTES = 2**20
@@ -50,7 +52,8 @@ def write_bundle(logdir: str, output: str) -> int:
     with tempfile.TemporaryDirectory() as directory:
         policy = os.path.join(directory, POLICY)
         checkpoints.write(policy, checkpoints.weights_in(arrays), state)
-        copied = [os.path.join(logdir, name) for name in _COPIED]
+        save_config(without_places(load_saved(logdir)), directory)
+        copied = [os.path.join(directory if name in _CONFIG else logdir, name) for name in _COPIED]
         paths = [*copied, *_beginnings(os.path.join(logdir, "checkpoints"), journal), policy]
         contents = {os.path.basename(path): pathlib.Path(path).read_bytes() for path in paths}
     installed = {f"{each.name}=={each.version}" for each in metadata.distributions()}
@@ -83,11 +86,12 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
     with _unpacked(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
         journal = _complete(logdir, os.path.join(logdir, POLICY))
         last, begin = journal[-1], ""
-        saved, own = saved_settings(logdir), load_saved(logdir)
+        saved = load_saved(logdir)
         for segment in journal:
             settings = segment.start["settings"]
-            changed = differences(own, settings)
-            if changed or (segment is last and settings != saved):
+            changed = differences(saved, settings)
+            recorded = without_places(rebuilt(settings, f"{file.NAME} in {path}"))
+            if changed or (segment is last and recorded != without_places(saved)):
                 what = enumerated(changed) or "what may change in a run"
                 raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {what}")
         policy = checkpoints.load(os.path.join(logdir, POLICY))[0]
@@ -137,9 +141,9 @@ def _complete(logdir: str, policy: str) -> list[Segment]:
         raise JournalError(
             f"{logdir} has a checkpoint of update {updates}, but its journal ends at {journal[-1].end[0]}"
         )
-    began = next((segment for segment in reversed(journal) if segment.begin == 0), journal[0])
-    if init_from := began.start["settings"].get("init_from"):
-        raise JournalError(f"{logdir} began with the weights of {shortened(init_from)}, which others don't have")
+    for init_from in (segment.start["settings"].get("init_from") for segment in journal):
+        if init_from:
+            raise JournalError(f"{logdir} began with the weights of {shortened(init_from)}, which others don't have")
     return journal
 
 

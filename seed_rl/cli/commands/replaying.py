@@ -72,6 +72,7 @@ def verify(values: flags.FlagValues, *paths: str) -> int:
     "seed_rl bundle runs/pong --output=pong.tar",
     flags.string("output", "", "File to write; default: bundle.tar in the log directory."),
     flags.OVERWRITE,
+    flags.IMPORT_MODULE,
     arguments="the log directory of a recorded run.",
     failures=_FAILURES,
 )
