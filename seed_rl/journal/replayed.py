@@ -16,7 +16,6 @@ from seed_rl.journal.segments import Differs, Segment, different
 from seed_rl.specs import GroupLease
 from seed_rl.transport.protocol import Refusal, Refused
 
-
 _PATIENCE = 25  # times that the learner waits for a batch, 0.2 s each, while nothing else is left to do
 
 

@@ -192,7 +192,14 @@ def variables_for(agent: Any, weights: Collection[str] = ()) -> dict[str, Any]:
 
 
 def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
-    """Assign to variables the values saved under their names.
+    """Assign to variables the values saved under their names, after a `check`."""
+    check(variables, arrays, path)
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
+def check(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
+    """Check that arrays can be assigned to the variables of their names.
 
     Raises:
       CheckpointError: names, shapes or kinds of numbers are not the same.
@@ -205,5 +212,3 @@ def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path:
             raise CheckpointError(f"{path}: {name} holds {arrays[name].dtype}, needed is {variable.dtype}")
         if tuple(variable.shape) != arrays[name].shape:
             raise CheckpointError(f"{path}: {name} has shape {arrays[name].shape}, needed is {tuple(variable.shape)}")
-    for name, variable in variables.items():
-        variable.assign(arrays[name])
