@@ -11,9 +11,10 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuilt
 from seed_rl.foreign import enumerated, shortened
@@ -88,8 +89,7 @@ def replay(
         _check_equal(there, deterministic(there["threads"]), logdir)
         order = Replayed(segment, until, check)
         experiment = _experiment(segment, init_from)
-        most = _most_actors(segment, experiment, logdir)
-        actors = functools.partial(_Actors, segment, order, modules_needed(experiment), most)
+        actors = functools.partial(_Actors, segment, order, experiment)
         with Run(experiment, own, actors=actors, order=order, native_log=True) as run:
             for row in run.train():
                 updates = int(row["learner_updates"])
@@ -186,12 +186,14 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
     parts = [each for each in parts if each.end != (each.begin, each.start["frames"])]
     parts = [each for number, each in enumerate(parts) if number == 0 or until is None or each.begin < until]
     for segment in parts:
-        _check_machine(segment, path)
+        experiment = _experiment(segment, "")
+        _check_machine(segment, experiment.env, path)
+        _check_actors(segment, experiment, path)
     return parts
 
 
-def _check_machine(segment: Segment, path: str) -> None:
-    there, env = segment.start["versions"], _experiment(segment, "").env
+def _check_machine(segment: Segment, env: EnvConfig, path: str) -> None:
+    there = segment.start["versions"]
     if (
         there.get("seed_rl") != (ours := versions())["seed_rl"]
     ):  # the digests will say whether its code computes the same
@@ -201,6 +203,21 @@ def _check_machine(segment: Segment, path: str) -> None:
     recorded = {name: version for name, version in there.items() if name in needed}
     recorded["the processor"] = segment.start["machine"]["processor"]
     _check_equal(recorded, {**ours, "the processor": processor()}, path)
+
+
+def _check_actors(segment: Segment, experiment: Experiment, path: str) -> None:
+    """Check that the settings have environments for all actors, and this machine the memory for those at a time."""
+    most = experiment.actors.num_envs
+    used = max((env_id for group in segment.groups for env_id in group.env_ids), default=0)
+    if used >= most:
+        raise JournalError(f"{path} has actors for environment {used}, but its settings have {most} environments")
+    needed, room = _most_actors(segment, experiment), free_host_memory() // _ACTOR_BYTES
+    if needed > room:
+        raise JournalError(f"{path} may need {needed} actors at once; the free memory here is enough for {room}")
+
+
+def _most_actors(segment: Segment, experiment: Experiment) -> int:
+    return min(experiment.actors.num_envs, len(segment.needed_after))
 
 
 def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -> None:
@@ -239,27 +256,15 @@ def _experiment(segment: Segment, init_from: str) -> Experiment:
     return dataclasses.replace(experiment, logs=logs)
 
 
-def _most_actors(segment: Segment, experiment: Experiment, logdir: str) -> int:
-    """Return how many actors may be needed at once, after checking that the settings have environments for them."""
-    most = experiment.actors.num_envs
-    used = max((env_id for group in segment.groups for env_id in group.env_ids), default=0)
-    if used >= most:
-        raise JournalError(f"{logdir} has actors for environment {used}, but its settings have {most} environments")
-    room = free_host_memory() // _ACTOR_BYTES
-    if room < (needed := min(most, len(segment.needed_after))):
-        raise JournalError(f"{logdir} needs up to {needed} actors at once; the free memory here is enough for {room}")
-    return most
-
-
 class _Actors(LocalActors):
     """An actor process for each recorded lease, from shortly before it is needed until it has acted for the last time.
 
     Each thread keeps one process at a time. As many of them as there are environments suffice.
     """
 
-    def __init__(self, segment: Segment, order: Replayed, modules: Sequence[str], most: int, logs: str):
-        super().__init__(min(most, len(segment.needed_after)), logs, on_failure=order.close)
-        self._joins, self._order, self._modules = segment.joins, order, modules
+    def __init__(self, segment: Segment, order: Replayed, experiment: Experiment, logs: str):
+        super().__init__(_most_actors(segment, experiment), logs, on_failure=order.close)
+        self._joins, self._order, self._modules = segment.joins, order, modules_needed(experiment)
         self._to_start = iter(segment.needed_after)
         self._started: dict[int, int] = {}  # number of the lease, by thread
 
