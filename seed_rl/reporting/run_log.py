@@ -102,7 +102,9 @@ class RunLog:
             "frames_per_second": (now.counters["env_frames"] - last.counters["env_frames"]) / elapsed,
             "updates_per_second": self._updates / elapsed,
             "time/learner_waiting": self._waited / elapsed,
-            **{f"time/inference_{name}": self._share(name, grown, elapsed) for name in ("waiting", "blocked", "acting")},
+            **{
+                f"time/inference_{name}": self._share(name, grown, elapsed) for name in ("waiting", "blocked", "acting")
+            },
             **self._load(),
         }
         cycles = grown["groups_waiting_seconds"] + grown["groups_stepping_seconds"]

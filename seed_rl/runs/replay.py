@@ -197,7 +197,7 @@ def _check_machine(segment: Segment, env: EnvConfig, path: str) -> None:
     if (
         there.get("seed_rl") != (ours := versions())["seed_rl"]
     ):  # the digests will say whether its code computes the same
-        _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), ours["seed_rl"])
+        _log.warning("recorded by seed_rl %s, replayed by %s", _shown(there.get("seed_rl")), ours["seed_rl"])
     own = " ".join([*env.packages, *env.packages.values(), *env.modules])  # names of modules, and how to install them
     needed = {*_ALWAYS_NEEDED, *re.findall(r"[\w-]+", own.lower().replace("_", "-"))}
     recorded = {name: version for name, version in there.items() if name in needed}

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 DEVIATIONS = 1.96  # standard errors on each side of a mean in its 95 % interval
 _MOST_LETTERS = 200  # of a setting on the card
+_MARKUP = r"\\`*<>|&\[\]"  # for a regular expression
 _FILM_STEPS, _FILM_BYTES = 400, 1_500_000  # at least, in whole episodes; at most
 _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
@@ -77,7 +78,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         }
         card = _CARD.format(
             **about,
-            title=_plain(about["task"], r"\\`*<>|&\[\]"),
+            title=_plain(about["task"], _MARKUP),
             quoted_task=json.dumps(about["task"]),
             quoted_name=json.dumps(os.path.basename(os.path.abspath(directory))),
             deviation=statistics.stdev(score.returns),

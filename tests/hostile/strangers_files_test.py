@@ -54,7 +54,7 @@ def chunks(*parts):
 def honest(tmp_path_factory):
     """The log directory of a run with a journal, of which a bundle can be made."""
     logdir = tmp_path_factory.mktemp("honest") / "run"
-    save_run(str(logdir), "catch/vtrace")
+    save_run(str(logdir), "catch/vtrace", "Logs.wandb_project = 'mine/secret'")
     (logdir / "metrics.jsonl").write_text("")
     state = {"counters": {"learner_updates": UPDATES, "env_frames": 700}}
     weights = checkpoints.weights_in(checkpoints.chosen(str(logdir), None)[1])
@@ -193,6 +193,13 @@ JOURNALS = {
     ),
     "threads without end": (packed([start(machine={"threads": 10**9}), *LINES]), "threads are"),
 }
+DIFFERENT = {
+    "a name that commands the terminal": {"variables": ["\x1b[2J\x07" * 10**5]},
+    "a setting that commands the terminal": {"settings": {"\x1b[2J" * 10**5: "\x1b[2J" * 10**5}},
+    "settings without end": {"settings": {f"setting {n}": n for n in range(10**4)}},
+    "nested settings": {"settings": {"nested": json.loads('{"a":' * 900 + "1" + "}" * 900)}},
+    "no names": {"variables": []},
+}
 HUB = {
     "no description": "null",
     "no JSON": "{",
@@ -235,12 +242,32 @@ def test_a_strangers_bundle(attack, sentence, honest, tmp_path, monkeypatch, cap
     assert re.search(sentence, said := attacked(command, tmp_path, monkeypatch, capsys)), said
 
 
+def test_a_bundle_names_no_places(honest, tmp_path):
+    assert all("mine/secret" in (honest / name).read_text() for name in ("config.json", "config.gin"))
+    contents = Bundle(honest, tmp_path / "bundle.tar").contents
+    assert not [name for name, data in contents.items() if b"mine/secret" in data]
+
+
 @pytest.mark.parametrize(("content", "sentence"), JOURNALS.values(), ids=JOURNALS)
 def test_a_strangers_journal(content, sentence, tmp_path, monkeypatch, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / file.NAME).write_bytes(content)
     command = ["replay", str(tmp_path / "run")]
     assert re.search(sentence, said := attacked(command, tmp_path, monkeypatch, capsys)), said
+
+
+@pytest.mark.parametrize("changes", DIFFERENT.values(), ids=DIFFERENT)
+def test_two_journals_of_strangers_are_compared_in_a_sentence(changes, tmp_path, capsys):
+    for name, own in (("one", {}), ("other", changes)):
+        (tmp_path / name).mkdir()
+        digest = DIGEST if own else DIGEST.replace("0", "f")
+        (tmp_path / name / file.NAME).write_bytes(packed([start(**own), *LINES[:-1], f"digest 2 {digest}"]))
+    assert main(["diff", str(tmp_path / "other"), str(tmp_path / "one")]) == 1
+    said = capsys.readouterr()
+    assert all(map(str.isprintable, said.out.strip().replace("\n", "")))
+    assert "after 2 updates, " in said.out
+    assert len(said.out) < 10_000
+    assert said.err == ""
 
 
 @pytest.mark.parametrize("text", HUB.values(), ids=HUB)

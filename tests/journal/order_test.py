@@ -1,6 +1,8 @@
 """An order is recorded, prescribed again, compared and cut."""
 
 import dataclasses
+import json
+import os
 import threading
 from types import SimpleNamespace
 
@@ -220,3 +222,44 @@ def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
             replay.todo(path, "", None)
     assert [segment.begin for segment in replay.todo(journal, "", 1)] == [0]
     assert [segment.begin for segment in replay.todo(journal, "", None)] == [0, 1]
+
+
+def test_only_packages_of_the_runs_own_suite_have_to_be_the_same(tmp_path):
+    def todo(env, **more):
+        settings = config_files.load(["catch/vtrace"]).to_json()
+        settings = {name: value for name, value in settings.items() if not name.startswith("env.")} | env
+        start = {**START, "settings": settings, "versions": {**versions(), **more}, "updates": 0, "frames": 0}
+        writer = file.Writer(path := str(tmp_path / f"{len(os.listdir(tmp_path))}.gz"))
+        writer.write(f"run {json.dumps({**start, 'variables': []})}")
+        writer.write("weights")
+        writer.close()
+        return replay.todo(path, "", None)
+
+    others = {"envpool": "0.9", "gfootball": "0.9", "box2d": "0.9", "pettingzoo": "0.9"}
+    catch, atari = {"env.kind": "Catch"}, {"env.kind": "Atari"}
+    halfcheetah, pendulum = (
+        {"env.kind": "MuJoCo", "env.task": "HalfCheetah"},
+        {"env.kind": "Gym", "env.id": "Pendulum-v1"},
+    )
+    assert all(todo(env, **others) for env in (catch, atari, halfcheetah, pendulum))
+    pool = {**pendulum, "env.envpool": True}
+    for env, package in ((atari, "ale-py"), (halfcheetah, "mujoco"), (pool, "envpool"), (catch, "numpy")):
+        with pytest.raises(JournalError, match=f"can't be replayed here: {package} was 0.9, here "):
+            todo(env, **{package: "0.9"})
+
+
+def test_a_difference_between_machines_is_named_by_what_matters():
+    here = {"threads": 2, "onednn": True, "instructions": ["avx2", "amx_bf16"], "environment": {"XLA_FLAGS": "a"}}
+    replay._check_equal({"threads": 2, "environment": {"XLA_FLAGS": "a"}}, here, "it")  # before there were others
+    for there, sentence in (
+        (
+            {"instructions": ["avx2", "avx512f"]},
+            r"what both lack of instructions was \['avx512f'\], here \['amx_bf16'\]",
+        ),
+        ({"onednn": False}, "onednn was False, here True"),
+        ({"environment": {}}, "environment XLA_FLAGS was missing, here a"),
+        ({"firmware": 3}, "firmware was 3, here missing"),
+        ({str(n): n for n in range(9)}, "3 was 3, here missing; and 5 more$"),
+    ):
+        with pytest.raises(JournalError, match=f"it can't be replayed here: .*{sentence}"):
+            replay._check_equal(there, here, "it")
