@@ -59,13 +59,13 @@ __all__ = [
     "ConfigError", "ContinuousSpec", "Count", "Devices", "Disconnected", "DiscreteSpec", "Diverged", "EnvConfig",
     "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv", "HostLost",
     "Hosts", "Inference", "League", "Logs", "LossOutput", "ModelAgent", "MultiDiscreteSpec", "NoPolicy", "NonNegative",
-    "OneOf", "Optimizer", "Place", "Played", "Policy", "PolicyClient", "Rejected", "RepeatedActions", "Replay", "ResetGRU",
-    "ResetLSTM", "Run", "RunOver", "RunningMoments", "SameStep", "SecurityError", "ServerSecurity", "Settings",
-    "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig", "TrunkModel", "UniformVectorEnv", "UnitInterval",
-    "Unroll", "VariableGroup", "Watchable", "Within", "check_suite", "create_weights", "distribution_of",
-    "evaluate_run", "film_run", "find_hosts", "lambda_returns", "load_experiment", "load_policy", "masked",
-    "pack_masks", "play", "read_metrics", "register_suite", "shipped_configs", "stack_frames", "transitions_of",
-    "vtrace",
+    "OneOf", "Optimizer", "Place", "Played", "Policy", "PolicyClient", "Rejected", "RepeatedActions", "Replay",
+    "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments", "SameStep", "SecurityError", "ServerSecurity",
+    "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig", "TrunkModel", "UniformVectorEnv",
+    "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within", "check_suite", "create_weights",
+    "distribution_of", "evaluate_run", "film_run", "find_hosts", "lambda_returns", "load_experiment", "load_policy",
+    "masked", "pack_masks", "play", "read_metrics", "register_suite", "shipped_configs", "stack_frames",
+    "transitions_of", "vtrace",
 ]  # fmt: skip
 __dir__ = __all__.copy
 _HOMES = {

@@ -1,6 +1,5 @@
 """Prescribes the order of acting and learning that a journal recorded."""
 
-import bisect
 import contextlib
 import math
 import threading
@@ -37,7 +36,7 @@ class Replayed(Order):
         self._closed = False
         self._turns = {device: segment.turns(device) for device in segment.batches}
         self._now = {device: next(turns, None) for device, turns in self._turns.items()}
-        self._left = [*segment.acts]
+        self._left, self._groups = [*segment.acts], segment.groups
         self._refreshes = 0
         self._batchers: dict[int, OrderedBatcher] = {}  # by inference device
         self._devices = 1
@@ -58,21 +57,18 @@ class Replayed(Order):
 
     def needs(self, actor: int) -> bool:
         """Return whether the replay has come so far that it needs the actor with this number, or soon will."""
-        is_near = self._segment.needed_after[actor] <= self._refreshes + 1
-        return is_near and not any(self._left[group] for group in self._segment.before[actor])
+        return self._segment.needed_after[actor] <= self._refreshes + 1
 
     def is_done(self, actor: int) -> bool:
         """Return whether the actor with this number has acted for the last time."""
-        owners = self._segment.owners
-        first, last = bisect.bisect_left(owners, actor), bisect.bisect_right(owners, actor)
-        return not any(self._left[first:last])
+        return not self._left[actor]
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
 
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
                 turn = self._now.get(device)
-                groups = [self._segment.groups[number] for number in turn or ()]
+                groups = [self._groups[number] for number in turn or ()]
                 if self._devices > 1 and any(
                     env_id % self._devices != device for own in groups for env_id in own.env_ids
                 ):
@@ -88,7 +84,7 @@ class Replayed(Order):
         yield
         with self._changed:
             for number in self._now[device] or ():
-                self._left[number] -= 1
+                self._left[self._segment.owners[number]] -= 1
             self._now[device] = next(self._turns[device], None)
             self._changed.notify_all()
 

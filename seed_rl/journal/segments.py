@@ -37,16 +37,12 @@ class Segment:
     """Description of the process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
     joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
     """Groups of each actor, in the order in which they joined."""
-    groups: list[GroupLease] = dataclasses.field(default_factory=list)
-    """Groups of all actors by the numbers that `turns` yields."""
     owners: list[int] = dataclasses.field(default_factory=list)
     """Index in `joins` by the number of a group."""
-    acts: list[int] = dataclasses.field(default_factory=list)
-    """How often a group acted, by its number."""
     needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
     """Value of `refreshes` when each actor acted for the first time, by its index in `joins`, in that order."""
-    before: dict[int, list[int]] = dataclasses.field(default_factory=dict)
-    """Numbers of the groups that had the environment ids of an actor before it, by its index in `joins`."""
+    acts: list[int] = dataclasses.field(default_factory=list)
+    """How often groups of an actor acted, by its index in `joins`."""
     batches: dict[int, "array.array[int]"] = dataclasses.field(default_factory=dict)
     """What `turns` yields, by inference device: `refreshes`, number of groups, and their numbers for each batch."""
     refreshes: int = 0
@@ -55,8 +51,9 @@ class Segment:
     """`digest` of all variables by the number of updates behind them."""
     end: tuple[int, int | None] = (0, None)
     """Number of updates, and of frames where it matters, at the end."""
-    _holders: dict[int, int] = dataclasses.field(default_factory=dict)  # group by environment id
-    _acting: set[int] = dataclasses.field(default_factory=set)  # groups that may act
+    _turns: int = 0
+    _first: list[int] = dataclasses.field(default_factory=list)  # turn of each actor, in the order of `needed_after`
+    _last: list[int] = dataclasses.field(default_factory=list)  # turn of each actor, in the order of `joins`
 
     @property
     def begin(self) -> int:
@@ -71,32 +68,32 @@ class Segment:
         if len(sizes) != 1 or 0 in sizes or len(set(ids)) < len(ids) or not all(0 <= n < 2**31 for n in numbers):
             raise ValueError(f"expected groups of one size, and numbers from 0 to 2^31 - 1, got {shortened(groups)}")
         self.owners += [len(self.joins)] * len(groups)
-        self.acts += [0] * len(groups)
-        self.groups += groups
+        self.acts.append(0)
+        self._last.append(0)
         self.joins.append(groups)
 
     def act(self, device: int, *numbers: int) -> None:
         """Add a batch of an inference device, of the groups with these numbers."""
-        if not self._acting.issuperset(numbers):
-            for actor in dict.fromkeys(self.owners[number] for number in numbers if number not in self._acting):
-                self._begin(actor)
-            if not self._acting.issuperset(numbers):
-                raise ValueError("a group acts after another got its environments")
+        self._turns += 1
         for number in numbers:
-            self.acts[number] += 1
+            actor = self.owners[number]
+            if actor not in self.needed_after:
+                self.needed_after[actor] = self.refreshes
+                self._first.append(self._turns)
+            self.acts[actor] += 1
+            self._last[actor] = self._turns
         self.batches.setdefault(device, array.array("I")).extend((self.refreshes, len(numbers), *numbers))
 
-    def _begin(self, actor: int) -> None:
-        """Note that an actor acts for the first time; others that had its environments act no more."""
-        if actor in self.needed_after:
-            return
-        own = range(bisect.bisect_left(self.owners, actor), bisect.bisect_right(self.owners, actor))
-        held = {env_id: number for number in own for env_id in self.groups[number].env_ids}
-        self.before[actor] = [self._holders[env_id] for env_id in held if env_id in self._holders]
-        self.needed_after[actor] = self.refreshes
-        self._holders |= held
-        self._acting.difference_update(self.before[actor])
-        self._acting.update(own)
+    @property
+    def groups(self) -> list[GroupLease]:
+        """Groups of all actors by the numbers that `turns` yields."""
+        return [group for join in self.joins for group in join]
+
+    @property
+    def most_actors(self) -> int:
+        """Number of actors that are needed at a time, from the first to the last turn of each."""
+        last = sorted(self._last[actor] for actor in self.needed_after)
+        return max((n - bisect.bisect_left(last, turn) for n, turn in enumerate(self._first, 1)), default=0)
 
     def turns(self, device: int) -> Iterator[tuple[int, ...]]:
         """Yield the numbers of the groups of each batch of an inference device, and `WEIGHTS` for new weights."""

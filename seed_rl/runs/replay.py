@@ -1,5 +1,6 @@
 """Executes a recorded run again."""
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 _ACTOR_BYTES = 50 << 20  # of memory, without environments
 _ALWAYS_NEEDED = ("python", "tensorflow", "keras", "numpy", "gymnasium")
-_MOST_LETTERS = 100  # of a name or text in a message
+_MOST_LETTERS = 200  # of a property in a message
 
 
 class Progress(NamedTuple):
@@ -194,10 +195,9 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
 
 def _check_machine(segment: Segment, env: EnvConfig, path: str) -> None:
     there = segment.start["versions"]
-    if (
-        there.get("seed_rl") != (ours := versions())["seed_rl"]
-    ):  # the digests will say whether its code computes the same
-        _log.warning("recorded by seed_rl %s, replayed by %s", _shown(there.get("seed_rl")), ours["seed_rl"])
+    ours = versions()
+    if there.get("seed_rl") != ours["seed_rl"]:  # the digests will say whether its code computes the same
+        _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), ours["seed_rl"])
     own = " ".join([*env.packages, *env.packages.values(), *env.modules])  # names of modules, and how to install them
     needed = {*_ALWAYS_NEEDED, *re.findall(r"[\w-]+", own.lower().replace("_", "-"))}
     recorded = {name: version for name, version in there.items() if name in needed}
@@ -207,44 +207,32 @@ def _check_machine(segment: Segment, env: EnvConfig, path: str) -> None:
 
 def _check_actors(segment: Segment, experiment: Experiment, path: str) -> None:
     """Check that the settings have environments for all actors, and this machine the memory for those at a time."""
-    most = experiment.actors.num_envs
+    most, needed = experiment.actors.num_envs, segment.most_actors
     used = max((env_id for group in segment.groups for env_id in group.env_ids), default=0)
-    if used >= most:
-        raise JournalError(f"{path} has actors for environment {used}, but its settings have {most} environments")
-    needed, room = _most_actors(segment, experiment), free_host_memory() // _ACTOR_BYTES
-    if needed > room:
-        raise JournalError(f"{path} may need {needed} actors at once; the free memory here is enough for {room}")
-
-
-def _most_actors(segment: Segment, experiment: Experiment) -> int:
-    return min(experiment.actors.num_envs, len(segment.needed_after))
+    if used >= most or needed > 2 * most:  # one may act once more after another got its environments
+        raise JournalError(f"{path} has {needed} actors and environment {used}, its settings {most} environments")
+    if needed > (room := free_host_memory() // _ACTOR_BYTES):
+        raise JournalError(f"{path} needs {needed} actors at a time; the free memory here is enough for {room}")
 
 
 def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -> None:
-    """Compare what was recorded of a machine with the same of this one.
-
-    Raises:
-      JournalError: it differs; the message says in what.
-    """
-    pairs: list[tuple[str, Any, Any]] = []
-    for name, was in there.items():
-        now = here.get(name)
-        if type(was) is type(now) is dict:
-            pairs += [(f"{name} {key}", was.get(key), now.get(key)) for key in {**was, **now}]
-        elif type(was) is type(now) is list:
-            one, other = [each for each in was if each not in now], [each for each in now if each not in was]
-            pairs.append((f"what both lack of {name}", one, other) if one or other else (name, was, now))
-        else:
-            pairs.append((name, was, now))
-    different = [
-        f"{name[:_MOST_LETTERS]} was {_shown(was)}, here {_shown(now)}" for name, was, now in pairs if was != now
-    ]
-    if different:
-        raise JournalError(f"{path} can't be replayed here: {enumerated(different)}")
+    """Raise a JournalError that names the difference if what was recorded of a machine is not the same here."""
+    was, now = _facts(there), _facts({name: here.get(name, "missing") for name in there})
+    if was != now:
+        gone, new = (
+            enumerated([fact[:_MOST_LETTERS] for fact in (one - other).elements()]) or "nothing more"
+            for one, other in ((was, now), (now, was))
+        )
+        raise JournalError(f"{path} can't be replayed here: it was recorded with {gone}, here is {new}")
 
 
-def _shown(value: Any) -> str:
-    return value[:_MOST_LETTERS] if isinstance(value, str) else "missing" if value is None else shortened(value)
+def _facts(machine: Mapping[str, Any]) -> collections.Counter[str]:
+    """Return a phrase for each property of a machine, or for each part of it."""
+    facts = []
+    for name, value in machine.items():
+        parts = [f"{key}={own}" for key, own in value.items()] if isinstance(value, dict) else value
+        facts += [f"{name} {part}" for part in (parts if isinstance(parts, list) else [parts])]
+    return collections.Counter(facts)
 
 
 def _experiment(segment: Segment, init_from: str) -> Experiment:
@@ -259,11 +247,11 @@ def _experiment(segment: Segment, init_from: str) -> Experiment:
 class _Actors(LocalActors):
     """An actor process for each recorded lease, from shortly before it is needed until it has acted for the last time.
 
-    Each thread keeps one process at a time. As many of them as there are environments suffice.
+    Each thread keeps one process at a time, in the order in which they act, so that as many as act at a time suffice.
     """
 
     def __init__(self, segment: Segment, order: Replayed, experiment: Experiment, logs: str):
-        super().__init__(_most_actors(segment, experiment), logs, on_failure=order.close)
+        super().__init__(segment.most_actors, logs, on_failure=order.close)
         self._joins, self._order, self._modules = segment.joins, order, modules_needed(experiment)
         self._to_start = iter(segment.needed_after)
         self._started: dict[int, int] = {}  # number of the lease, by thread

@@ -162,7 +162,7 @@ BUNDLES = {
     ),
     "a machine of others": (
         lambda b: b.write(journal__gz=packed([start(machine={"processor": "\x1b[2J" * 10**5}), *LINES])),
-        "the processor was .*, here ",
+        "recorded with the processor .*, here is the processor ",
     ),
 }
 JOURNALS = {
@@ -177,12 +177,12 @@ JOURNALS = {
     "a number of 5,000 digits": (packed([start(), f"digest {'9' * 5000} {DIGEST}"]), "is not understood"),
     "40 actors": (
         packed([start(), "weights", *(f"join [[[{n}],{n}]]" for n in range(40))]),
-        "has actors for environment 39, but its settings have 32",
+        "has 0 actors and environment 39, its settings 32 environments",
     ),
     "an actor twice": (packed([start(), "weights", "join [[[0],1],[[0],2]]"]), "line 2 of .* is not understood"),
-    "a group of the past": (
-        packed([start(), "weights", "join [[[0],1]]", "join [[[0],2]]", "act 0 0", "act 0 1", "act 0 0"]),
-        "acts after another got its environments",
+    "actors that come again and again": (
+        packed([start(), *(f"join [[[0],{n}]]" for n in range(99)), *(f"act 0 {n}" for n in [*range(99)] * 2)]),
+        "has 99 actors and environment 0, its settings 32 environments",
     ),
     "a device without number": (packed([start(), "join [[[0],1]]", "act 99999 0"]), "a device below 256"),
     "an empty digest": (packed([start(), "digest 20 "]), "expected digests, got ''"),
@@ -218,10 +218,10 @@ def attacked(command, tmp_path, monkeypatch, capsys):
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     monkeypatch.chdir(mine)
-    began = time.monotonic()
+    began = time.process_time()
     with allocating_at_most(MOST_MEMORY):
         code = main(command)
-    assert time.monotonic() - began < MOST_SECONDS
+    assert time.process_time() - began < MOST_SECONDS, "of the processor, whatever else it does"
     said = capsys.readouterr()
     assert code in (1, 2), said
     assert said.out == ""
