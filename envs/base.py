@@ -54,8 +54,6 @@ class EnvConfig(Settings, abc.ABC):
     suite: ClassVar[str]
     task_setting: ClassVar[str] = ""
     """The setting that names the task (a game, a level), if the suite has several."""
-    places_written: ClassVar[tuple[str, ...]] = ()
-    """Settings that name places to write to, which are dropped when a recorded run's environments are rebuilt."""
     repeatable: ClassVar[bool] = True
     """Whether the same seed and actions give the same episodes, in any process and whatever was played before."""
 

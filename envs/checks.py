@@ -61,6 +61,7 @@ class Checked(gymnasium.Wrapper):
           CannotBuild: raised by `make`, or the environment lacks a space.
         """
         super().__init__(make())
+        self.metadata = self.env.metadata or {}  # some have None
         self._make, self._name, self._tolerance = make, name, tolerance
         self._restarts = 0  # since the last end of an episode
         self._seeds: np.random.SeedSequence | None = None  # of the environments that are rebuilt

@@ -108,7 +108,7 @@ class _Zoo(Game):
     def __init__(self, config: PettingZoo, env: Any):
         from pettingzoo.utils import AECEnv, aec_to_parallel, turn_based_aec_to_parallel
 
-        self._turns = env if isinstance(env, AECEnv) and not env.metadata.get("is_parallelizable") else None
+        self._turns = env if isinstance(env, AECEnv) and not (env.metadata or {}).get("is_parallelizable") else None
         if isinstance(env, AECEnv):
             env = (aec_to_parallel if self._turns is None else turn_based_aec_to_parallel)(env)
         self.env, self._agents, self.players = env, list(env.possible_agents), config.players

@@ -153,3 +153,12 @@ def test_the_locks_fit_the_requirements_and_each_other(metadata, python):
     # TensorFlow for TPUs lags behind and brings its own TensorBoard.
     assert {name for name, _ in cpu.items() - tpu.items()} == {"tensorflow", "tensorboard"}
     assert set(tpu) - set(cpu) == {"tensorflow-tpu", "libtpu"}
+
+
+def test_a_checkout_that_cannot_be_written_gets_a_sentence(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts/setup_venv.sh", tmp_path / "scripts")
+    (tmp_path / ".venv.lock").mkdir()  # in the way, also for root
+    done = subprocess.run(["bash", script, "runtime"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"{tmp_path} can't be written, as it must: copy the repository to where it can be.\n"

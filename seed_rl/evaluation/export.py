@@ -66,8 +66,8 @@ def export(policy: Policy, directory: str, batch: int) -> None:
         _leave_compilation_to_the_server(new)
         if model is not None:
             model.save_weights(os.path.join(new, WEIGHTS))
-        about = {"seed_rl": __version__, "checkpoint": policy.checkpoint, "env_frames": policy.env_frames}
-        about |= {"batch": batch, "environment": str(policy.env_spec)}
+        about: dict[str, Any] = {"seed_rl": __version__, "checkpoint": os.path.basename(policy.checkpoint)}
+        about |= {"env_frames": policy.env_frames, "batch": batch, "environment": str(policy.env_spec)}
         pathlib.Path(new, ABOUT).write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
 
 

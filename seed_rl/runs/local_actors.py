@@ -41,7 +41,7 @@ class LocalActors(SupervisedFleet):
     def _run(self, number: int, log: str) -> ActorEnd | None:
         def wait(process: subprocess.Popen[bytes]) -> int:
             with self._reachable(process):
-                return process.wait()
+                return self._wait(number, process)
 
         arguments = [*self._arguments(number), f"--server_address={self._address}"]
         command = children.seed_rl("actor", "--exit_with_parent", *arguments)
@@ -50,6 +50,9 @@ class LocalActors(SupervisedFleet):
             raise ActorFailed(f"actor {number} can't run: {how} (log: {log})")
         # An actor that ends after a signal exits with 128 plus the signal's number.
         return ActorEnd(how, any(code in (-number, 128 + number) for number in _FROM_OUTSIDE)) if code else None
+
+    def _wait(self, number: int, process: subprocess.Popen[bytes]) -> int:
+        return process.wait()
 
     def _arguments(self, number: int) -> Sequence[str]:
         return self.arguments

@@ -59,6 +59,7 @@ STEP_LATE = [
     [
         ("Counted", "sync", SAME_STEP),
         ("Counted", "async", SAME_STEP),
+        ("CountedBare", "sync", SAME_STEP),
         ("CountedSame", "vector_entry_point", SAME_STEP),
         ("CountedNext", "vector_entry_point", STEP_LATE),
         ("CountedSilent", "vector_entry_point", STEP_LATE),

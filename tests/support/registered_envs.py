@@ -237,6 +237,13 @@ class Masked(gymnasium.Env):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), info
 
 
+def bare():
+    """An environment that says nothing about itself."""
+    env = Counted()
+    env.metadata = None
+    return env
+
+
 def many(num_envs, mode, **options):
     """A vector environment with its own entry point."""
     env = SyncVectorEnv([functools.partial(Counted, **options)] * num_envs, autoreset_mode=mode or "NextStep")
@@ -248,6 +255,7 @@ def many(num_envs, mode, **options):
 MODES = {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP, "Disabled": AutoresetMode.DISABLED}
 
 gymnasium.register("Counted-v0", Counted)
+gymnasium.register("CountedBare-v0", bare)
 gymnasium.register("Echo-v0", Echo)
 gymnasium.register("Masked-v0", Masked)
 gymnasium.register("Told-v0", Told)
