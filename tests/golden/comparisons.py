@@ -62,6 +62,7 @@ class Measured(NamedTuple):
 Pairs = Iterator[tuple[str, Any, Any]]
 """Name of a quantity, an array computed here, and the original's."""
 
+_VTRACE, _R2D2 = "agents.vtrace.agent.VTraceAgent", "agents.r2d2.agent.R2D2Agent"
 QUANTITIES = {
     quantity.name: quantity
     for quantity in (
@@ -84,21 +85,21 @@ QUANTITIES = {
         Quantity("Multi-categorical: entropies", "rl.distributions.MultiCategorical", LARGEST, 1e-6),
         Quantity("Squashed normal: log densities", "rl.distributions.SquashedNormal", LARGEST, 1e-6),
         Quantity("Adam: 50 steps", "experiment.optimizer.Optimizer", LARGEST, 2e-5),
-        Quantity("Residual network with LSTM: logits", "agents.vtrace", LARGEST, 1e-6),
-        Quantity("Residual network with LSTM: values", "agents.vtrace", LARGEST, 1e-6),
-        Quantity("Residual network with LSTM: recurrent state", "agents.vtrace", LARGEST, 1e-5),
-        Quantity("Residual network with LSTM: loss and its parts", "agents.vtrace", EACH, 1e-5),
-        Quantity("Residual network with LSTM: gradients after the convolutions", "agents.vtrace", LARGEST, 1e-4),
-        Quantity("Residual network with LSTM: gradients of the convolutions", "agents.vtrace", LARGEST, 1e-2),
-        Quantity("Football network: logits", "agents.vtrace", LARGEST, 1e-4),
-        Quantity("Football network: values", "agents.vtrace", LARGEST, 1e-4),
-        Quantity("Football network: loss and its parts", "agents.vtrace", EACH, 1e-4),
-        Quantity("Football network: gradients after the convolutions", "agents.vtrace", LARGEST, 1e-4),
-        Quantity("Football network: gradients of the convolutions", "agents.vtrace", LARGEST, 1e-3),
-        Quantity("R2D2's network: Q-values", "agents.r2d2", LARGEST, 1e-6),
-        Quantity("R2D2's network: recurrent state", "agents.r2d2", LARGEST, 1e-6),
-        Quantity("R2D2's network: loss, priorities", "agents.r2d2", EACH, 1e-5),
-        Quantity("R2D2's network: norms of gradients", "agents.r2d2", EACH, 5e-4),
+        Quantity("Residual network with LSTM: logits", _VTRACE, LARGEST, 1e-6),
+        Quantity("Residual network with LSTM: values", _VTRACE, LARGEST, 1e-6),
+        Quantity("Residual network with LSTM: recurrent state", _VTRACE, LARGEST, 1e-5),
+        Quantity("Residual network with LSTM: loss and its parts", _VTRACE, EACH, 1e-5),
+        Quantity("Residual network with LSTM: gradients after the convolutions", _VTRACE, LARGEST, 1e-4),
+        Quantity("Residual network with LSTM: gradients of the convolutions", _VTRACE, LARGEST, 1e-2),
+        Quantity("Football network: logits", _VTRACE, LARGEST, 1e-4),
+        Quantity("Football network: values", _VTRACE, LARGEST, 1e-4),
+        Quantity("Football network: loss and its parts", _VTRACE, EACH, 5e-4),
+        Quantity("Football network: gradients after the convolutions", _VTRACE, LARGEST, 1e-4),
+        Quantity("Football network: gradients of the convolutions", _VTRACE, LARGEST, 1e-3),
+        Quantity("R2D2's network: Q-values", _R2D2, LARGEST, 1e-6),
+        Quantity("R2D2's network: recurrent state", _R2D2, LARGEST, 1e-6),
+        Quantity("R2D2's network: loss, priorities", _R2D2, EACH, 1e-5),
+        Quantity("R2D2's network: norms of gradients", _R2D2, EACH, 5e-4),
         Quantity("R2D2's network: losses of five updates", "learner.train_step.TrainStep", EACH, 1e-5),
     )
 }
