@@ -158,7 +158,10 @@ def policies_of(_: str, data: pathlib.Path) -> str:
 def quantities_of(name: str, data: pathlib.Path) -> str:
     """Return a table of relative differences from the original and its origin, as Markdown."""
     content = read(name, data, "scripts/golden.py")
-    lines = ["| quantity | arrays, numbers | computed by | largest difference | bound |", "|---|--:|---|--:|--:|"]
+    lines = [
+        "| quantity | arrays, numbers | computed by, in `seed_rl` | largest difference | bound |",
+        "|---|--:|---|--:|--:|",
+    ]
     for row in content["result"]["quantities"]:
         mark = "" if row["relative_to"] == "each number" else " †"
         counts = f"{row['arrays']:,}, {row['numbers']:,}"

@@ -478,7 +478,7 @@ def difference(ours: Any, original: Any, relative_to: str) -> float:
     scale = np.abs(original) if relative_to == EACH else np.max(np.abs(original))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(ours == original, 0.0, np.abs(ours - original) / scale)
-    return float(np.max(np.nan_to_num(ratios, nan=np.inf)))
+    return float(np.max(np.nan_to_num(ratios, nan=np.inf, posinf=np.inf)))
 
 
 def measure(group: str) -> dict[str, Measured]:
