@@ -7,6 +7,7 @@ A part is the block between `<!-- KIND: NAME -->` and `<!-- end -->`; the rest o
     atari: PART FOLDER FRAMES  of `benchmarks.atari_page`
     run: NAME                  a recorded run, from the folder NAME, which `scripts/record_result.py` wrote
     policies: all              the pretrained policies
+    quantities: NAME           differences from the original, from NAME.json, which `scripts/golden.py` wrote
 
 With --check nothing is written, and the exit code is 1 if a page is out of date. With --pictures the pictures of
 docs/results/atari.md are redrawn first.
@@ -15,6 +16,7 @@ docs/results/atari.md are redrawn first.
 import argparse
 import importlib
 import json
+import math
 import pathlib
 import re
 import sys
@@ -31,10 +33,11 @@ PAGES = {
     DOCS / "results" / "atari.md": DOCS / "results" / "atari",
     DOCS / "results" / "README.md": DOCS / "results",
     DOCS / "guides" / "pretrained.md": DOCS / "pretrained",
+    DOCS / "deviations.md": DOCS / "results" / "faithfulness",
 }
 """Directory with the data of each page."""
 END = "<!-- end -->"
-BEGIN = re.compile("<!-- (table|atari|run|policies): ")
+BEGIN = re.compile("<!-- (table|atari|run|policies|quantities): ")
 BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
 PICTURES = ("by_hours.png", "with_cut.png")
 """Pictures of a run: the first that exists is shown, the others are linked."""
@@ -56,7 +59,13 @@ def filled(page: str, data: pathlib.Path) -> str:
     recorded, shown = {path.parent.name for path in data.glob("*/about.json")}, {b[3] for b in blocks if b[2] == "run"}
     if recorded != shown:
         raise PageError(f"the page must show every recorded run, {sorted(recorded)}, but shows {sorted(shown)}")
-    content = {"table": table_of, "atari": atari_of, "run": run_of, "policies": policies_of}
+    content = {
+        "table": table_of,
+        "atari": atari_of,
+        "run": run_of,
+        "policies": policies_of,
+        "quantities": quantities_of,
+    }
     return BLOCK.sub(lambda block: f"{block[1]}{content[block[2]](block[3], data)}{block[4]}", page)
 
 
@@ -67,12 +76,18 @@ def atari_of(part: str, data: pathlib.Path) -> str:
 
 def table_of(name: str, data: pathlib.Path) -> str:
     """Return a table and its origin, as Markdown."""
-    path = data / f"{name}.json"
-    if not path.is_file():
-        raise PageError(f"the table {name} has no data: {path.name} is missing; `scripts/bench.sh` writes it")
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read(name, data, "scripts/bench.sh")
     table = importlib.import_module(f"benchmarks.{content['benchmark']}").table(content["result"])
     return f"\n```\n{table}\n```\n\n{origin(content)}\n"
+
+
+def read(name: str, data: pathlib.Path, writer: str) -> dict[str, Any]:
+    """Return the content of a JSON file that a script writes."""
+    path = data / f"{name}.json"
+    if not path.is_file():
+        raise PageError(f"the table {name} has no data: {path.name} is missing; `{writer}` writes it")
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def origin(content: dict[str, Any]) -> str:
@@ -138,6 +153,30 @@ def policies_of(_: str, data: pathlib.Path) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(["", *lines, "", ""])
+
+
+def quantities_of(name: str, data: pathlib.Path) -> str:
+    """Return a table of relative differences from the original and its origin, as Markdown."""
+    content = read(name, data, "scripts/golden.py")
+    lines = [
+        "| quantity | arrays, numbers | computed by, in `seed_rl` | largest difference | bound |",
+        "|---|--:|---|--:|--:|",
+    ]
+    for row in content["result"]["quantities"]:
+        mark = "" if row["relative_to"] == "each number" else " †"
+        counts = f"{row['arrays']:,}, {row['numbers']:,}"
+        differences = f"{rounded_up(row['difference'])}{mark} | {rounded_up(row['bound'])}"
+        lines.append(f"| {row['quantity']} | {counts} | `{row['by']}` | {differences} |")
+    return "\n".join(["", *lines, "", origin(content), ""])
+
+
+def rounded_up(x: float) -> str:
+    """Format a number of at least 0 with one digit, rounded up: 3e-5 for 2.1e-5."""
+    if not x:
+        return "0"
+    exponent = math.floor(math.log10(x))
+    digit = math.ceil(x / 10.0**exponent - 1e-9)
+    return f"1e{exponent + 1}" if digit == 10 else f"{digit}e{exponent}"
 
 
 def update(path: pathlib.Path, only_check: bool = False) -> int:

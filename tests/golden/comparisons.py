@@ -1,0 +1,491 @@
+"""What this library computes from the inputs of the original's functions, beside what those returned (README.md).
+
+`QUANTITIES` lists what is compared and how far it may differ. A function of `GROUPS` yields pairs of arrays, the first
+one computed by the library's own functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.agents.actor_critic.networks import NetworkOutput
+from seed_rl.agents.r2d2 import R2D2
+from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
+from seed_rl.agents.vtrace import VTrace
+from seed_rl.buffers.samplers import PrioritizedSampler
+from seed_rl.experiment.optimizer import Optimizer
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.networks.frame_stack import FrameState, stack_frames
+from seed_rl.networks.recurrent import LSTMState
+from seed_rl.networks.trunk import TrunkState, unpack_planes
+from seed_rl.rl.distributions import Categorical, MultiCategorical, SquashedNormal
+from seed_rl.rl.exploration import epsilon_ladder
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.value_rescaling import SIGNED_HYPERBOLIC
+from seed_rl.rl.vtrace import vtrace
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.types import EnvOutput, Unroll
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+EACH, LARGEST = "each number", "the largest number"
+"""What a difference is divided by: the number itself, or the largest magnitude in its array."""
+INITIAL_DEVIATION = np.log(2.0) + SquashedNormal.MIN_DEVIATION
+"""The original's, 0.694: softplus(0) + 0.001."""
+
+
+class Quantity(NamedTuple):
+    name: str
+    by: str
+    """The functions that compute it here."""
+    relative_to: str
+    """`EACH` or `LARGEST`."""
+    bound: float
+    """Upper bound of the relative difference, on any CPU."""
+
+
+class Measured(NamedTuple):
+    arrays: int
+    numbers: int
+    difference: float
+    """The largest relative difference."""
+
+
+Pairs = Iterator[tuple[str, Any, Any]]
+"""Name of a quantity, an array computed here, and the original's."""
+
+_VTRACE, _R2D2 = "agents.vtrace.agent.VTraceAgent", "agents.r2d2.agent.R2D2Agent"
+QUANTITIES = {
+    quantity.name: quantity
+    for quantity in (
+        Quantity("V-trace: targets", "rl.vtrace.vtrace", LARGEST, 1e-6),
+        Quantity("V-trace: advantages, weighted", "rl.vtrace.vtrace", LARGEST, 1e-6),
+        Quantity("Value rescaling, from ±1 to ±1e6", "rl.value_rescaling", EACH, 1e-6),
+        Quantity("Its inverse, from ±1 to ±1e6", "rl.value_rescaling", EACH, 1e-4),
+        Quantity("n-step targets", "rl.n_step.n_step_returns", LARGEST, 1e-6),
+        Quantity("R2D2: losses of sequences", "agents.r2d2.loss.r2d2_loss", EACH, 1e-4),
+        Quantity("R2D2: priorities", "agents.r2d2.loss.r2d2_loss", EACH, 1e-4),
+        Quantity("R2D2: first priorities of greedy sequences", "agents.r2d2.loss.td_errors", EACH, 1e-4),
+        Quantity("R2D2: exploration", "rl.exploration.epsilon_ladder", EACH, 1e-6),
+        Quantity("R2D2: importance weights", "buffers.samplers.PrioritizedSampler", EACH, 1e-6),
+        Quantity("R2D2: frame stacks, and the state after them", "networks.frame_stack.stack_frames", EACH, 0.0),
+        Quantity("Football: planes", "networks.trunk.unpack_planes", EACH, 0.0),
+        Quantity("Categorical: log-probabilities", "rl.distributions.Categorical", LARGEST, 1e-6),
+        Quantity("Categorical: entropies", "rl.distributions.Categorical", LARGEST, 1e-6),
+        Quantity("Categorical: KL divergences", "rl.distributions.Categorical", LARGEST, 1e-6),
+        Quantity("Multi-categorical: log-probabilities", "rl.distributions.MultiCategorical", LARGEST, 1e-6),
+        Quantity("Multi-categorical: entropies", "rl.distributions.MultiCategorical", LARGEST, 1e-6),
+        Quantity("Squashed normal: log densities", "rl.distributions.SquashedNormal", LARGEST, 1e-6),
+        Quantity("Adam: 50 steps", "experiment.optimizer.Optimizer", LARGEST, 2e-5),
+        Quantity("Residual network with LSTM: logits", _VTRACE, LARGEST, 1e-6),
+        Quantity("Residual network with LSTM: values", _VTRACE, LARGEST, 1e-6),
+        Quantity("Residual network with LSTM: recurrent state", _VTRACE, LARGEST, 1e-5),
+        Quantity("Residual network with LSTM: loss and its parts", _VTRACE, EACH, 1e-5),
+        Quantity("Residual network with LSTM: gradients after the convolutions", _VTRACE, LARGEST, 1e-4),
+        Quantity("Residual network with LSTM: gradients of the convolutions", _VTRACE, LARGEST, 1e-2),
+        Quantity("Football network: logits", _VTRACE, LARGEST, 1e-4),
+        Quantity("Football network: values", _VTRACE, LARGEST, 1e-4),
+        Quantity("Football network: loss and its parts", _VTRACE, EACH, 5e-4),
+        Quantity("Football network: gradients after the convolutions", _VTRACE, LARGEST, 1e-4),
+        Quantity("Football network: gradients of the convolutions", _VTRACE, LARGEST, 1e-3),
+        Quantity("R2D2's network: Q-values", _R2D2, LARGEST, 1e-6),
+        Quantity("R2D2's network: recurrent state", _R2D2, LARGEST, 1e-6),
+        Quantity("R2D2's network: loss, priorities", _R2D2, EACH, 1e-5),
+        Quantity("R2D2's network: norms of gradients", _R2D2, EACH, 5e-4),
+        Quantity("R2D2's network: losses of five updates", "learner.train_step.TrainStep", EACH, 1e-5),
+    )
+}
+
+
+def cases(file: str, kind: str = "") -> list[dict[str, Any]]:
+    """The arrays of a file by name, for each case whose name begins with `kind`."""
+    found: dict[str, dict[str, Any]] = {}
+    with np.load(FOLDER / file) as arrays:
+        for path in arrays:
+            case, _, name = path.rpartition("/")
+            if case.startswith(kind):
+                found.setdefault(case, {})[name] = arrays[path]
+    assert found, (file, kind)
+    return [*found.values()]
+
+
+def of_vtrace() -> Pairs:
+    for case in cases("vtrace.npz"):
+        clips = {name: None if np.isnan(case[name]) else float(case[name]) for name in ("clip_rho", "clip_pg_rho")}
+        returns = vtrace(
+            case["target_log_probs"] - case["behaviour_log_probs"],
+            case["discounts"],
+            case["rewards"],
+            case["values"],
+            case["bootstrap_value"],
+            lambda_=float(case["lambda_"]),
+            **clips,
+        )
+        yield "V-trace: targets", returns.vs, case["vs"]
+        yield "V-trace: advantages, weighted", returns.pg_advantages, case["pg_advantages"]
+
+
+def of_values() -> Pairs:
+    (case,) = cases("r2d2.npz", "rescaling")
+    far = np.abs(case["x"]) >= 1.0
+    assert np.sum(far) == 500
+    for name, function, key in (
+        ("Value rescaling, from ±1 to ±1e6", SIGNED_HYPERBOLIC.apply, "h"),
+        ("Its inverse, from ±1 to ±1e6", SIGNED_HYPERBOLIC.inverse, "h_inverse"),
+    ):
+        yield name, function(case["x"][far]), case[key][far]
+    for case in cases("r2d2.npz", "n_step"):
+        # rewards[t] and done[t] come with the state whose value is q_target[t].
+        discount = case["discount"] * ~case["done"]
+        nowhere = np.zeros_like(case["done"])
+        returns = n_step_returns(case["rewards"], discount, case["q_target"], int(case["n"]), nowhere)
+        yield "n-step targets", returns, case["target"]
+
+
+def outcomes(case: dict[str, Any], observation: Any = ()) -> EnvOutput:
+    """The environments' outputs; the original knows no `last`."""
+    reward, done = (case["reward"] if "reward" in case else case["rewards"]), case["done"]
+    return EnvOutput(tf.constant(reward), tf.constant(done), tf.zeros(done.shape, tf.bool), observation)
+
+
+def of_sequences() -> Pairs:
+    for case in cases("r2d2.npz", "loss"):
+        config, env_output = R2D2(discount=float(case["discount"]), n_steps=int(case["n"])), outcomes(case)
+        batch = case["loss"].size
+        loss = functools.partial(
+            r2d2_loss,
+            online_q=case["q_online"],
+            target_q=case["q_target"],
+            action=case["actions"],
+            env_output=env_output,
+            config=config,
+        )
+        # A weight of `batch` for one sequence and 0 for the others gives its loss.
+        losses = [loss(importance_weights=weights).losses["model"] for weights in batch * tf.eye(batch)]
+        yield "R2D2: losses of sequences", losses, case["loss"]
+        yield "R2D2: priorities", loss(importance_weights=tf.ones([batch])).priorities, case["priorities"]
+        best = tf.reduce_max(case["q_online"], axis=-1)
+        first = priorities_of(td_errors(best, best, env_output, config), env_output, config)
+        yield "R2D2: first priorities of greedy sequences", first, case["first_priorities_greedy"]
+
+
+def of_exploration_and_replay() -> Pairs:
+    config = R2D2()
+    (epsilons,) = cases("r2d2.npz", "epsilon")
+    for counts, expected in epsilons.items():
+        training, evaluation = map(int, counts.split("+"))
+        ladder = epsilon_ladder(training, config.epsilon_base, config.epsilon_low, config.epsilon_high)
+        yield "R2D2: exploration", [*ladder, *[config.eval_epsilon] * evaluation], expected
+    for case in cases("r2d2.npz", "importance"):
+        size, drawn = len(case["priorities"]), case["drawn"]
+        sampler = PrioritizedSampler(500, 500, 0, 0.9, 0.6)
+        sampler.insert(np.arange(size, dtype=np.int32), case["priorities"])
+        # Points in the middle of the drawn slots' shares.
+        shares = case["priorities"].astype(np.float64) ** 0.9
+        points = ((np.cumsum(shares) - shares / 2) / np.sum(shares))[drawn]
+        sampler._generator = SimpleNamespace(random=lambda count, points=points: points[:count])
+        sample = sampler.sample(len(drawn))
+        np.testing.assert_array_equal(sample.slots, drawn)
+        yield "R2D2: importance weights", sample.weights, case["weights"]
+
+
+def older_frames(packed: np.ndarray, height: int, width: int) -> np.ndarray:
+    """The three frames that the original keeps in 24 bits, uint8 [B, H, W, 3], oldest first."""
+    return np.stack([packed >> bits & 255 for bits in (0, 8, 16)], axis=-1).reshape(-1, height, width, 3)
+
+
+def of_observations() -> Pairs:
+    (case,) = cases("r2d2.npz", "frame_stack")
+    before, after = (older_frames(case[f"packed_{when}"], 5, 6) for when in ("before", "after"))
+    state = FrameState(tf.constant(before, tf.uint8), tf.fill([4], 3))
+    stacks, state = stack_frames(case["frames"].astype(np.uint8), case["done"], state)
+    yield "R2D2: frame stacks, and the state after them", stacks.frames, newest_last(case["stacked"], axis=-1)
+    yield "R2D2: frame stacks, and the state after them", state.frames, after
+
+    (case,) = cases("vtrace_networks.npz", "football")[:1]
+    yield "Football: planes", unpack_planes(lowest_bit_first(case["packed_first_row"])), planes()[0, 0, 0]
+
+
+def of_distributions() -> Pairs:
+    for case in cases("distributions.npz", "categorical"):
+        logits, others, count = case["logits"], case["other_logits"], case["logits"].shape[-1]
+        own = Categorical(count)
+        yield "Categorical: log-probabilities", own.log_prob(logits, case["actions"]), case["log_prob"]
+        yield "Categorical: entropies", own.entropy(logits), case["entropy"]
+        actions = np.arange(count).repeat(case["kl"].size).reshape(count, *case["kl"].shape)
+        log_p, log_q = (own.log_prob(np.broadcast_to(x, [count, *x.shape]), actions) for x in (logits, others))
+        kl = tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=0)
+        yield "Categorical: KL divergences", kl, case["kl"]
+    for case in cases("distributions.npz", "multi_categorical"):
+        choices = case["actions"].shape[-1]
+        several = MultiCategorical([case["logits"].shape[-1] // choices] * choices)
+        yield (
+            "Multi-categorical: log-probabilities",
+            several.log_prob(case["logits"], case["actions"]),
+            case["log_prob"],
+        )
+        yield "Multi-categorical: entropies", several.entropy(case["logits"]), case["entropy"]
+    for case in cases("distributions.npz", "squashed_normal"):
+        normal = SquashedNormal([-1.0] * 3, [1.0] * 3, INITIAL_DEVIATION)
+        yield "Squashed normal: log densities", normal.log_prob(case["parameters"], case["actions"]), case["log_prob"]
+
+
+def of_adam() -> Pairs:
+    for case in cases("adam.npz"):
+        settings = Optimizer(beta_1=float(case["beta_1"]), epsilon=float(case["epsilon"]))
+        variable = keras.Variable(np.zeros(200, np.float32))
+        optimizer, values = settings.build([variable]), []
+        for gradient, rate in zip(case["gradients"], case["rates"], strict=True):
+            optimizer.learning_rate.assign(rate)
+            optimizer.apply([tf.constant(gradient)], [variable])
+            values.append(variable.numpy())
+        yield "Adam: 50 steps", values, case["values"]
+
+
+def weight(shape: tuple[int, ...], number: int) -> np.ndarray:
+    """Variable `number` of a network in the original's layout."""
+    index = np.arange(np.prod(shape))
+    values = np.sin(0.37 * index + 1.3 * number) / np.sqrt(np.prod(shape[:-1]) if len(shape) > 1 else 1)
+    return values.reshape(shape).astype(np.float32)
+
+
+def lstm_state(units: int, scale: float, number: int) -> LSTMState:
+    """The recurrent state of two environments."""
+    waves = (scale * np.sin(0.37 * np.arange(2 * units) + 1.3 * (number + part)) for part in (0, 1))
+    return LSTMState(*(tf.constant(wave.reshape(2, units), tf.float32) for wave in waves))
+
+
+def frames(*shape: int) -> np.ndarray:
+    """uint8 of `shape`."""
+    index = np.arange(np.prod(shape), dtype=np.uint64)
+    return (2654435761 * index % 2**32 >> 24).astype(np.uint8).reshape(shape)
+
+
+def planes() -> np.ndarray:
+    """Football's planes, uint8 [6, 2, 72, 96, 16] of 0 and 255."""
+    return 255 * (frames(6, 2, 72, 96, 16) < 26).astype(np.uint8)
+
+
+def pack_planes(unpacked: np.ndarray) -> np.ndarray:
+    """Planes [..., 16] as bits of uint16 [...], the first plane in the lowest bit."""
+    return np.packbits(unpacked > 0, axis=-1, bitorder="little").view("<u2")[..., 0]
+
+
+def lowest_bit_first(packed: np.ndarray) -> np.ndarray:
+    """Packed planes, uint16 [...], from the original's [..., 1], in which each byte begins with the highest bit."""
+    bits = np.unpackbits(packed.astype("<u2").view(np.uint8), axis=-1, bitorder="big")
+    return pack_planes(bits)
+
+
+def newest_last(x: np.ndarray, axis: int) -> np.ndarray:
+    """Reverses an axis of four stacked frames, which has the newest frame first in the original."""
+    assert x.shape[axis] == 4
+    return np.flip(x, axis)
+
+
+def swap_gates(x: np.ndarray) -> np.ndarray:
+    """Turns gates i, f, c, o of an LSTM into ours i, f, o, c, or back: [..., 4 units]."""
+    first, second, third, fourth = np.split(x, 4, axis=-1)
+    return np.concatenate([first, second, fourth, third], axis=-1)
+
+
+class Layout:
+    """The original's variables, matched to those of a network here."""
+
+    def __init__(self, weights: np.ndarray):
+        """`weights` has lines `name (shape)`."""
+        parts = [str(line).partition(" ") for line in weights]
+        self.names = [name for name, _, _ in parts]
+        self.shapes = [tuple(int(size) for size in shape.strip("(),").split(",")) for _, _, shape in parts]
+
+    def ordered(self, variables: list[Any]) -> list[Any]:
+        """The variables in the original's order, found by their paths."""
+        by_path = {_plain(variable.path): variable for variable in variables}
+        assert len(by_path) == len(variables) == len(self.names)
+        return [by_path[name] for name in self.names]
+
+    def assign(self, variables: list[Any], offset: int = 0) -> None:
+        for number, (variable, shape) in enumerate(zip(self.ordered(variables), self.shapes, strict=True)):
+            variable.assign(self.convert(number, weight(shape, number + offset)))
+
+    def convert(self, number: int, x: np.ndarray) -> np.ndarray:
+        """A weight or gradient of variable `number` in our layout from the original's, or back."""
+        name = self.names[number]
+        if name.startswith("lstm"):
+            return swap_gates(x)
+        return newest_last(x, axis=2) if name == "conv0/kernel" else x
+
+    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, variables: list[Any]) -> list[np.ndarray]:
+        """The gradients in the original's order and layout."""
+        found = tape.gradient(loss, [variable.value for variable in self.ordered(variables)])
+        return [self.convert(number, tf.convert_to_tensor(own).numpy()) for number, own in enumerate(found)]
+
+
+def _plain(path: str) -> str:
+    """The original's name of a variable with this path, such as stage0/res1/conv0/kernel."""
+    replaced = {"recurrent_kernel": "recurrent", "core": "lstm", "residual_": "res", "stage_": "stage", "conv_": "conv"}
+    for ours, theirs in replaced.items():
+        path = path.replace(ours, theirs)
+    parts = path.split("/")
+    start = next((n for n, part in enumerate(parts) if part.startswith("stage")), len(parts) - 2)
+    return "/".join(parts[start:])
+
+
+def vtrace_network(
+    name: str, row: str, spec: EnvSpec, observation: np.ndarray, core_state: Any, **settings: Any
+) -> Pairs:
+    """A network of `vtrace_networks.npz` with the whole loss and its gradients, in each recorded variant."""
+    (case, *_), variants = cases("vtrace_networks.npz", name), json.loads((FOLDER / "vtrace_variants.json").read_text())
+    recorded = {number: found for number in range(3) for found in _variant(name, number)}
+    length, batch = case["reward"].shape
+    layout, env_output = Layout(case["weights"]), outcomes(case, tf.constant(observation))
+    unroll = Unroll(
+        initial_state=TrunkState((), core_state),
+        prev_action=tf.constant(case["previous_action"], tf.int32),
+        env_output=env_output,
+        action=tf.constant(case["action"], tf.int32),
+        behaviour=NetworkOutput(tf.constant(case["behaviour_logits"]), tf.zeros([length, batch])),
+    )
+    for number, expected in recorded.items():
+        variant = variants[number]
+        agent = VTrace(
+            torso="deep",
+            unroll_length=length - 1,
+            discount=variant["discounting"],
+            **{key: variant[key] for key in ("max_abs_reward", "lambda_", "kl_cost", "entropy_cost", "baseline_cost")},
+            **settings,
+        ).build(spec, num_training_envs=2, seed=1)
+        variables = agent.model.trainable_variables
+        layout.assign(variables)
+        if number == min(recorded):
+            output, state = agent.model(unroll.prev_action, env_output, unroll.initial_state)
+            yield f"{row}: logits", output.policy, case["policy_logits"]
+            yield f"{row}: values", output.baseline, case["baseline"]
+            for part, own in enumerate(tf.nest.flatten(state)):
+                yield f"{row}: recurrent state", own, case[f"new_state_{part}"]
+        with tf.GradientTape() as tape:
+            metrics = agent.loss(unroll, tf.ones([batch])).metrics
+        for own, theirs in (
+            ("total", "loss"),
+            ("policy", "loss_policy"),
+            ("baseline", "loss_V"),
+            ("entropy", "loss_entropy"),
+            ("kl", "loss_kl"),
+        ):
+            yield f"{row}: loss and its parts", metrics[f"loss/{own}"], expected[theirs]
+        gradients = layout.gradients(tape, metrics["loss/total"], variables)
+        for index, gradient in enumerate(gradients):
+            where = "of" if layout.names[index].startswith("stage") else "after"
+            begin = np.resize(gradient, 16) if gradient.size < 16 else gradient.reshape(-1)[:16]
+            yield f"{row}: gradients {where} the convolutions", begin, expected["gradient_first16"][index]
+            norm = np.linalg.norm(gradient)
+            yield f"{row}: gradients {where} the convolutions", norm, expected["gradient_norms"][index]
+
+
+def _variant(name: str, number: int) -> list[dict[str, Any]]:
+    with np.load(FOLDER / "vtrace_networks.npz") as arrays:
+        prefix = f"{name}/{number}/"
+        found = {path.removeprefix(prefix): arrays[path] for path in arrays if path.startswith(prefix)}
+    return [found] if found else []
+
+
+def of_residual_network() -> Pairs:
+    yield from vtrace_network(
+        "dmlab",
+        "Residual network with LSTM",
+        EnvSpec(ArraySpec((72, 96, 3), "uint8"), DiscreteSpec(9)),
+        frames(11, 2, 72, 96, 3),
+        lstm_state(256, 0.5, 50),
+        core="lstm",
+        core_units=256,
+        previous_step_inputs=True,
+        frame_stack=1,
+    )
+
+
+def of_football_network() -> Pairs:
+    yield from vtrace_network(
+        "football",
+        "Football network",
+        EnvSpec(ArraySpec((72, 96), "uint16"), DiscreteSpec(19)),
+        pack_planes(planes()),
+        (),
+        channels=(16, 32, 32, 32),
+    )
+
+
+def of_r2d2_network() -> Pairs:
+    (case,) = cases("r2d2_network.npz")
+    length, batch = case["reward"].shape
+    spec = EnvSpec(ArraySpec((84, 84, 1), "uint8"), DiscreteSpec(18))
+    agent = R2D2(burn_in=4, unroll_length=8).build(spec, num_training_envs=2, seed=1)
+    layout, variables = Layout(case["weights"]), agent.model.trainable_variables
+    layout.assign(variables)
+    layout.assign(agent._target.model.trainable_variables, offset=100)
+
+    before = older_frames(40503 * np.arange(2 * 7056).reshape(2, 7056) % 2**24, 84, 84)
+    stack = FrameState(tf.constant(before, tf.uint8), tf.fill([batch], 3))
+    unroll = Unroll(
+        initial_state=TrunkState((stack,), lstm_state(512, 0.3, 60)),
+        prev_action=tf.constant(case["previous_action"]),
+        env_output=outcomes(case, tf.constant(frames(length, batch, 84, 84, 1))),
+        action=tf.constant(case["action"]),
+        behaviour=tf.nest.map_structure(lambda own: tf.zeros([length, batch, *own.shape]), agent.behaviour_spec),
+    )
+    q, state = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+    yield "R2D2's network: Q-values", q, case["q"]
+    yield "R2D2's network: recurrent state", state.core.h, case["h"]
+    yield "R2D2's network: recurrent state", state.core.c, case["c"]
+    with tf.GradientTape() as tape:
+        output = agent.loss(unroll, tf.constant(case["importance_weights"]))
+    yield "R2D2's network: loss, priorities", output.losses["model"], case["total"]
+    yield "R2D2's network: loss, priorities", output.priorities, case["priorities"]
+    gradients = layout.gradients(tape, output.losses["model"], variables)
+    yield "R2D2's network: norms of gradients", [np.linalg.norm(own) for own in gradients], case["gradient_norms"]
+
+    train_step = TrainStep(agent, Optimizer(learning_rate=1e-4, epsilon=1e-3, clip_norm=float(case["clip"])))
+    updates = [train_step(unroll, 0.0, case["importance_weights"]) for _ in case["totals_over_5_updates"]]
+    losses = [update.metrics["loss/total"] for update in updates]
+    yield "R2D2's network: losses of five updates", losses, case["totals_over_5_updates"]
+
+
+GROUPS: dict[str, Callable[[], Pairs]] = {
+    "vtrace": of_vtrace,
+    "values": of_values,
+    "sequences": of_sequences,
+    "exploration_and_replay": of_exploration_and_replay,
+    "observations": of_observations,
+    "distributions": of_distributions,
+    "adam": of_adam,
+    "residual_network": of_residual_network,
+    "football_network": of_football_network,
+    "r2d2_network": of_r2d2_network,
+}
+
+
+def difference(ours: Any, original: Any, relative_to: str) -> float:
+    """The largest relative difference of two arrays; infinite if they disagree about what is zero or finite."""
+    ours, original = np.asarray(ours, np.float64), np.asarray(original, np.float64)
+    assert ours.shape == original.shape, (ours.shape, original.shape)
+    scale = np.abs(original) if relative_to == EACH else np.max(np.abs(original))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(ours == original, 0.0, np.abs(ours - original) / scale)
+    return float(np.max(np.nan_to_num(ratios, nan=np.inf, posinf=np.inf)))
+
+
+def measure(group: str) -> dict[str, Measured]:
+    """The differences of the quantities in a group, by name."""
+    found: dict[str, Measured] = {}
+    for name, ours, original in GROUPS[group]():
+        before = found.get(name, Measured(0, 0, 0.0))
+        largest = max(before.difference, difference(ours, original, QUANTITIES[name].relative_to))
+        found[name] = Measured(before.arrays + 1, before.numbers + np.size(original), largest)
+    return found

@@ -1,0 +1,110 @@
+"""What this library and the original return for the same inputs: within bounds, or different on purpose."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.rl import q_learning
+from seed_rl.rl.distributions import SquashedNormal
+from seed_rl.rl.value_rescaling import SIGNED_HYPERBOLIC, ValueTransform
+from tests.golden import comparisons
+from tests.golden.comparisons import EACH, GROUPS, LARGEST, QUANTITIES, cases, difference
+
+RECORD = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results" / "faithfulness" / "golden.json"
+"""What the page shows, written by `scripts/golden.py`."""
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {row["quantity"]: row for row in json.loads(RECORD.read_text(encoding="utf-8"))["result"]["quantities"]}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_results_are_the_originals_within_the_bounds_that_the_page_shows(group, recorded):
+    measured = comparisons.measure(group)
+    for name, found in measured.items():
+        own, row = QUANTITIES[name], recorded[name]
+        assert (row["by"], row["relative_to"], row["bound"]) == (own.by, own.relative_to, own.bound), name
+        assert (row["arrays"], row["numbers"]) == (found.arrays, found.numbers), name
+    assert {
+        name: found.difference for name, found in measured.items() if found.difference > QUANTITIES[name].bound
+    } == {}
+
+
+def test_the_page_shows_every_quantity_with_a_bound_that_is_close_to_its_difference(recorded):
+    assert list(recorded) == list(QUANTITIES)
+    for name, row in recorded.items():
+        assert row["difference"] <= row["bound"] <= max(30 * row["difference"], 1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("ours", "original", "relative_to", "expected"),
+    [
+        ([1.0, -0.011], [1.0, -0.01], EACH, 0.1),
+        ([1.0, -0.011], [1.0, -0.01], LARGEST, 0.001),
+        ([0.0, 3.0], [0.0, 3.0], EACH, 0.0),
+        ([1e-9, 3.0], [0.0, 3.0], EACH, math.inf),
+        ([math.nan, 3.0], [0.0, 3.0], LARGEST, math.inf),
+        ([3.0, 3.0], [math.nan, 3.0], LARGEST, math.inf),
+    ],
+)
+def test_differences_are_found(ours, original, relative_to, expected):
+    assert difference(ours, original, relative_to) == pytest.approx(expected)
+
+
+def test_of_small_values_the_original_keeps_fewer_digits():
+    """Its formulas are the definitions in float32, where 1 is subtracted from a number near 1."""
+    plain = ValueTransform(
+        lambda x: tf.sign(x) * (tf.sqrt(tf.abs(x) + 1) - 1) + 1e-3 * x,
+        lambda x: tf.sign(x) * (tf.square((tf.sqrt(1 + 4e-3 * (tf.abs(x) + 1 + 1e-3)) - 1) / 2e-3) - 1),
+    )
+    (case,) = cases("r2d2.npz", "rescaling")
+    near = (np.abs(case["x"]) < 1e-3) & (case["x"] != 0)
+    x, original, original_inverse = (case[name][near] for name in ("x", "h", "h_inverse"))
+    assert difference(plain.apply(x), original, EACH) < 1e-6
+    assert difference(plain.inverse(x), original_inverse, EACH) < 1e-6
+    size = np.abs(x.astype(np.float64))
+    exact = x * (0.5 - size / 8 + size**2 / 16 + 1e-3)  # by the series of the square root
+    assert difference(SIGNED_HYPERBOLIC.apply(x), exact, EACH) < 1e-6
+    assert difference(SIGNED_HYPERBOLIC.apply(SIGNED_HYPERBOLIC.inverse(x)), x, EACH) < 1e-6
+    assert difference(original, exact, EACH) == pytest.approx(0.1, abs=0.02)
+    assert difference(original_inverse, SIGNED_HYPERBOLIC.inverse(x), EACH) == pytest.approx(14, abs=0.5)
+
+    worst = {"plain": 0.0, "ours": 0.0}
+    for case in cases("r2d2.npz", "loss"):
+        values = q_learning.double_q_values(case["q_online"], case["q_target"])
+        taken, nowhere = q_learning.q_of_actions(case["q_online"], case["actions"]), np.zeros_like(case["done"][1:])
+        discount = case["discount"] * ~case["done"][1:]
+        for name, transform in (("plain", plain), ("ours", SIGNED_HYPERBOLIC)):
+            errors = q_learning.n_step_td_errors(
+                taken[:-1], case["rewards"][1:], discount, values[1:], int(case["n"]), transform, nowhere
+            )
+            priorities = q_learning.sequence_priorities(errors, nowhere)
+            worst[name] = max(worst[name], difference(priorities, case["priorities"], EACH))
+    assert worst["plain"] < 1e-6 < 1e-5 < worst["ours"], "nothing else sets the priorities apart"
+
+
+def test_the_original_stacks_frames_and_packs_bits_in_the_opposite_order():
+    (case,) = cases("r2d2.npz", "frame_stack")
+    np.testing.assert_array_equal(case["stacked"][..., :1], case["frames"])
+    (case, *_) = cases("vtrace_networks.npz", "football")
+    ours, original = comparisons.pack_planes(comparisons.planes()[0, 0, 0]), case["packed_first_row"][:, 0]
+    bits, reversed_bits = (
+        np.unpackbits(row.view(np.uint8), bitorder=order)
+        for row, order in ((ours, "little"), (original.astype("<u2"), "big"))
+    )
+    np.testing.assert_array_equal(bits, reversed_bits)
+    assert np.mean(ours == original) < 0.1
+
+
+def test_continuous_actions_start_with_another_deviation():
+    (case,) = cases("distributions.npz", "squashed_normal")
+    log_prob = SquashedNormal([-1.0] * 3, [1.0] * 3).log_prob(case["parameters"], case["actions"])
+    assert difference(log_prob, case["log_prob"], LARGEST) > 0.01
+    assert pytest.approx(0.694, abs=5e-4) == comparisons.INITIAL_DEVIATION
