@@ -58,7 +58,7 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     epsilon_high: NonNegative = 8.0
     """The exponent x of the last training environment."""
     epsilon_updates: Annotated[int, Within(0)] = 0
-    """Learner updates over which the least epsilon of all training environments falls linearly from 1 to 0, so that a run
-    begins with random play; 0: it is 0 from the start."""
+    """Learner updates over which the least epsilon of training environments falls linearly from 1 to 0: a run begins
+    with random play. 0: it does not."""
     eval_epsilon: UnitInterval = 1e-3
     """Probability of a random action in evaluation environments."""

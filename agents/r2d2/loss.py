@@ -83,9 +83,7 @@ def r2d2_loss(
     )
 
 
-def quantile_losses(
-    quantiles: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2
-) -> tf.Tensor:
+def quantile_losses(quantiles: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
     """The quantile Huber losses of n-step targets, float32 [T, B], zero where no transition follows.
 
     Args:

@@ -75,7 +75,7 @@ def n_step_td_errors(
 
 
 def quantile_huber_losses(quantiles: Any, targets: Any) -> tf.Tensor:
-    """float32 [T, B]: the loss of quantile regression with the Huber loss (Dabney et al. 2018, arXiv:1710.10044, eq. 10).
+    """float32 [T, B]: the quantile Huber loss (Dabney et al. 2018, arXiv:1710.10044, equation 10 and algorithm 1).
 
         sum_i mean_j |tau_i - (u_ij < 0)| L(u_ij),   u_ij = target_j - theta_i,   tau_i = (i + 1/2) / N,  i from 0
 
@@ -83,14 +83,12 @@ def quantile_huber_losses(quantiles: Any, targets: Any) -> tf.Tensor:
 
     Args:
       quantiles: float [T, B, N]: theta, estimates of the quantiles tau of the returns.
-      targets: float [T, B, M]: equally likely returns; no gradient flows through them.
+      targets: float [T, B, N]: equally likely returns; no gradient flows through them.
     """
-    (quantiles,) = checks.float_arrays(3, quantiles=quantiles)
-    shape = checks.static_shape(quantiles)
-    checks.check_shape("targets", targets, [*shape[:2], None])
-    targets = tf.stop_gradient(tf.cast(targets, tf.float32))
-    u = targets[:, :, tf.newaxis] - quantiles[..., tf.newaxis]  # [T, B, N, M]
-    taus = (tf.range(shape[2], dtype=tf.float32)[:, tf.newaxis] + 0.5) / shape[2]
+    quantiles, targets = checks.float_arrays(3, quantiles=quantiles, targets=targets)
+    count = quantiles.shape[2]
+    u = tf.stop_gradient(targets)[:, :, tf.newaxis] - quantiles[..., tf.newaxis]  # [T, B, N, N]
+    taus = (tf.range(count, dtype=tf.float32)[:, tf.newaxis] + 0.5) / count
     size = tf.abs(u)
     huber = tf.where(size <= 1.0, 0.5 * tf.square(u), size - 0.5)
     losses = tf.where(u < 0.0, 1.0 - taus, taus) * huber

@@ -29,6 +29,8 @@ FUNCTIONS = [
         *("q_tm1", "r_t", "discount_t", "v_t", "last_t"),
     ),
     (q_learning.q_of_actions, {"q": VALUES, "actions": STEPS}),
+    (q_learning.quantiles_of_actions, {"quantiles": (4, 3, 2, 5), "actions": STEPS}),
+    (q_learning.quantile_huber_losses, {"quantiles": VALUES, "targets": VALUES}),
     (q_learning.double_q_values, {"online_q": VALUES, "target_q": VALUES}),
     of_steps(q_learning.sequence_loss, "losses", importance_weights=SEQUENCES),
     of_steps(functools.partial(q_learning.sequence_priorities, last_t=np.zeros(STEPS, bool)), "td_errors"),
