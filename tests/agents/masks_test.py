@@ -1,5 +1,7 @@
 """Action masks in the network of every agent with actions to choose from. `rl/masks_test.py` has the gradients."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +14,7 @@ from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec, Multi
 from tests.support.experience import MIXED, NUMBERS, move, random_output
 
 SMALL_R2D2 = R2D2(hidden=8, head_hidden=8, core="none", previous_step_inputs=False)
+QUANTILES = dataclasses.replace(SMALL_R2D2, quantiles=3)
 
 
 def built(config, action):
@@ -31,8 +34,9 @@ def built(config, action):
         (PPO(hidden=16), MIXED),
         (PQN(hidden=16), DiscreteSpec(9)),
         (SMALL_R2D2, DiscreteSpec(9)),
+        (QUANTILES, DiscreteSpec(9)),
     ],
-    ids=["vtrace", "vtrace, mixed", "ppo, mixed", "pqn", "r2d2"],
+    ids=["vtrace", "vtrace, mixed", "ppo, mixed", "pqn", "r2d2", "r2d2_quantiles"],
 )
 def test_illegal_actions_are_never_taken(config, action):
     count, rng = 4000, np.random.default_rng(0)
@@ -52,10 +56,11 @@ def test_illegal_actions_are_never_taken(config, action):
             assert len(np.unique(chosen)) == len(own)
 
 
-def test_the_legal_values_of_a_dueling_network_have_the_same_mean_whatever_is_legal():
-    model = built(SMALL_R2D2, DiscreteSpec(5)).model
+@pytest.mark.parametrize("config", [SMALL_R2D2, QUANTILES], ids=["q", "quantiles"])
+def test_the_legal_values_of_a_dueling_network_have_the_same_mean_whatever_is_legal(config):
+    model = built(config, DiscreteSpec(5)).model
     features = tf.constant(np.random.default_rng(0).normal(size=(1, 1, 8)), tf.float32)
     legal = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 0, 0], [0, 0, 0, 0, 1]], bool)
-    means = [np.mean(model.heads(features, own).numpy()[0, 0][own]) for own in legal]
+    means = [np.mean(model.heads(features, own[None, None]).numpy()[0, 0][..., own]) for own in legal]
     assert abs(means[0]) > 0.01
     np.testing.assert_allclose(means, means[0], rtol=1e-5)
