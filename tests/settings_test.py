@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from seed_rl.settings import Count, OneOf, Settings, UnitInterval, Within
+from seed_rl.settings import Count, OneOf, Place, Settings, UnitInterval, Within, without_places
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,3 +68,20 @@ def test_bounds_hold_in_subclasses_that_change_a_default():
     assert Stereo().speakers == 4
     with pytest.raises(ValueError, match=r"Stereo.speakers must be at least 1, got 0"):
         Stereo(speakers=0)
+
+
+def test_places_get_their_defaults_in_every_group():
+    @dataclasses.dataclass(frozen=True)
+    class Data(Settings):
+        pictures: Annotated[str, Place()] = ""
+        cache: Annotated[str, Place(is_written=True)] = "none"
+        size: Count = 1
+
+    @dataclasses.dataclass(frozen=True)
+    class Run(Settings):
+        data: Data
+        start: Annotated[str, Place()] = ""
+
+    run = Run(Data("/home/me", "/tmp/me", 3), "runs/me")
+    assert without_places(run) == Run(Data(size=3))
+    assert without_places(run, only_written=True) == Run(Data("/home/me", size=3), "runs/me")

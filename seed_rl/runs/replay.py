@@ -37,6 +37,7 @@ from seed_rl.weights import checkpoints
 _log = logging.getLogger(__name__)
 
 _ACTOR_BYTES = 50 << 20  # of memory, without environments
+_ENV_BYTES = 1 << 10  # of an environment, in the learner
 _ALWAYS_NEEDED = ("python", "tensorflow", "keras", "numpy", "gymnasium")
 _MOST_LETTERS = 200  # of a property in a message
 
@@ -211,8 +212,10 @@ def _check_actors(segment: Segment, experiment: Experiment, path: str) -> None:
     used = max((env_id for group in segment.groups for env_id in group.env_ids), default=0)
     if used >= most or needed > 2 * most:  # one may act once more after another got its environments
         raise JournalError(f"{path} has {needed} actors and environment {used}, its settings {most} environments")
-    if needed > (room := free_host_memory() // _ACTOR_BYTES):
-        raise JournalError(f"{path} needs {needed} actors at a time; the free memory here is enough for {room}")
+    if max(needed * _ACTOR_BYTES, most * _ENV_BYTES) > free_host_memory():
+        raise JournalError(
+            f"{path} needs more memory than is free for {needed} actors at a time of {most} environments"
+        )
 
 
 def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -> None:

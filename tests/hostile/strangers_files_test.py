@@ -184,6 +184,18 @@ JOURNALS = {
         packed([start(), *(f"join [[[0],{n}]]" for n in range(99)), *(f"act 0 {n}" for n in [*range(99)] * 2)]),
         "has 99 actors and environment 0, its settings 32 environments",
     ),
+    "a hundred thousand actors": (
+        packed(
+            [start(settings={"actors.num_actors": 10**5})]
+            + [f"join [[[{n}],1]]" for n in range(10**5)]
+            + [f"act 0 {n}" for n in [*range(10**5)] * 2]
+        ),
+        "needs more memory than is free for 100000 actors at a time",
+    ),
+    "environments without end": (
+        packed([start(settings={"actors.num_actors": 10**15}), *LINES]),
+        "needs more memory than is free for 1 actors at a time of 32000000000000000 environments",
+    ),
     "a device without number": (packed([start(), "join [[[0],1]]", "act 99999 0"]), "a device below 256"),
     "an empty digest": (packed([start(), "digest 20 "]), "expected digests, got ''"),
     "names that are none": (packed([start(variables=[1, 2]), *LINES]), "expected names of variables"),

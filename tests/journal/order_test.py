@@ -18,7 +18,7 @@ from seed_rl.journal.file import JournalError
 from seed_rl.journal.recorded import Recorded
 from seed_rl.journal.replayed import Replayed
 from seed_rl.journal.segments import Differs
-from seed_rl.runs import replay
+from seed_rl.runs import recording, replay
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused
@@ -266,3 +266,16 @@ def test_a_difference_between_machines_is_named_by_what_matters():
     ):
         with pytest.raises(JournalError, match=f"^it can't be replayed here: it was recorded with .*{sentence}$"):
             replay._check_equal(there, here, "it")
+
+
+def test_a_journal_names_no_place_but_that_of_the_weights_that_a_run_began_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "deterministic", lambda threads: START["machine"])
+    places = ["Logs.wandb_project = 'my/secret'", "Experiment.init_from = 'runs/one'"]
+    experiment = config_files.load(["catch/vtrace"], places)
+    with recording.repeatable(experiment, str(tmp_path), record=True, synchronous=False) as order:
+        order.began(0, 0, weights(0))
+    (segment,) = segments.load(str(tmp_path / file.NAME))
+    settings = segment.start["settings"]
+    assert (settings["logs.wandb_project"], settings["init_from"]) == ("", "runs/one")
+    with pytest.raises(JournalError, match="began with the weights of 'runs/one': give them as --init_from"):
+        next(replay.replay(str(tmp_path), str(tmp_path / "replay")))
