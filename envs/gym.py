@@ -35,7 +35,7 @@ _PACKAGES = {  # patterns of unknown ids, and of Gymnasium's own entry points: a
     "dm_control/": ("shimmy", "pip install shimmy dm-control imageio 'mujoco<3.15'"),
     "bsuite/": ("shimmy", "pip install shimmy bsuite"),
     "Meta-World/": ("metaworld", "pip install metaworld"),
-    "NetHack": ("nle", "pip install nle"),
+    "NetHack": ("nle", "pip install 'nle>=1.2'"),
     "popgym-": ("popgym", "pip install popgym"),
     "Panda(Flip|PickAndPlace|Push|Reach|Slide|Stack)": ("panda_gym", "pip install panda-gym"),
     _HIGHWAY: ("highway_env", "pip install highway-env"),

@@ -293,7 +293,7 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
         (echo("one part", keys=("-only",)), "keys -only leave no observation"),
         (Gym(wrappers=("os:system",)), "os:system is not a subclass of gymnasium.Wrapper"),
         (Gym("GymV26Environment-v0"), "Gym needs shimmy, which is not installed here: pip install shimmy gym"),
-        (Gym("NetHackScore-v0"), "Gym needs nle, which is not installed here: pip install nle"),
+        (Gym("NetHackScore-v0"), "Gym needs nle, which is not installed here: pip install 'nle>=1.2'"),
         (Gym("MiniGrid-Empty-8x8-v0"), "Gym needs minigrid, which is not installed here: pip install minigrid"),
         (echo("same names"), r"parts of an observation need different paths, got Dict\("),
         (echo(levers="unbounded"), r"actions: a Box must be numeric and bounded on all sides, got Box\(-inf, 1.0"),
