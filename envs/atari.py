@@ -77,6 +77,10 @@ class Atari(EnvConfig):
         return games()
 
     @property
+    def packages(self) -> dict[str, str]:
+        return {"ale_py": "pip install ale-py"}
+
+    @property
     def action_repeat(self) -> int:
         return self.frame_skip
 

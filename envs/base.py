@@ -19,7 +19,7 @@ from gymnasium.vector.utils import batch_space
 from seed_rl.envs.spaces import action_spec, observation_spec
 from seed_rl.foreign import described
 from seed_rl.settings import Settings
-from seed_rl.specs import LEGAL_ACTIONS, ActionSpec, ContinuousSpec, EnvDescription, EnvSpec, choices_of
+from seed_rl.specs import LEGAL_ACTIONS, ActionSpec, ContinuousSpec, EnvDescription, EnvSpec, MixedSpec, choices_of
 from seed_rl.types import EnvOutput
 
 
@@ -38,6 +38,11 @@ def failure(subject: str, error: BaseException) -> CannotBuild | EnvironmentFail
     return EnvironmentFailed(f"{subject}: {described(error)}")
 
 
+def one_of(index: int, count: int, name: str) -> str:
+    """Names one of several environments in messages; the only one has their `name`."""
+    return f"environment {index} of {count} of {name}" if count > 1 else name
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(Settings, abc.ABC):
     """Settings of a suite's environments, validated on construction.
@@ -49,8 +54,6 @@ class EnvConfig(Settings, abc.ABC):
     suite: ClassVar[str]
     task_setting: ClassVar[str] = ""
     """The setting that names the task (a game, a level), if the suite has several."""
-    places_written: ClassVar[tuple[str, ...]] = ()
-    """Settings that name places to write to, which are dropped when a recorded run's environments are rebuilt."""
     repeatable: ClassVar[bool] = True
     """Whether the same seed and actions give the same episodes, in any process and whatever was played before."""
 
@@ -79,6 +82,9 @@ class EnvConfig(Settings, abc.ABC):
         for module, remedy in self.packages.items():
             if module not in sys.modules and importlib.util.find_spec(module) is None:
                 raise CannotBuild(f"{type(self).__name__} needs {module}, which is not installed here: {remedy}")
+
+    without_ends: ClassVar[str] = "if episodes never end, limit their steps"
+    """What to do if no episode ends."""
 
     @property
     def action_repeat(self) -> int:
@@ -253,6 +259,9 @@ def random_actions(
 ) -> np.ndarray:
     """Draws uniformly random actions [num_envs, ...], if `legal`, bool [num_envs, N], is given among the legal ones."""
     shape = (num_envs, *spec.tensor.shape)
+    if isinstance(spec, MixedSpec):
+        parts = random_actions(spec.choices, rng, num_envs, legal), random_actions(spec.numbers, rng, num_envs)
+        return np.concatenate(parts, axis=1, dtype=np.float32)
     if legal is not None:
         scores = np.split(rng.random(legal.shape) * legal, np.cumsum(choices_of(spec))[:-1], axis=1)
         return np.stack([own.argmax(axis=1) for own in scores], axis=1).astype(np.int32).reshape(shape)

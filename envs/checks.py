@@ -41,12 +41,13 @@ class Checked(gymnasium.Wrapper):
     """An environment whose results are checked against its spaces, and which restarts after an error.
 
     After an error in `reset` or `step`, which is logged, the environment is rebuilt, with a seed that follows from its
-    last seed and the number of restarts since. An episode that it interrupted is truncated: the step that failed leads
-    to the observation before it, without a reward. `info` has only `numbers_of` an episode that ends, with
-    the number of restarts; merging more over all environments at every step would cost time. Every method raises
+    last seed and the number of restarts since. An error is also a result that is not what the environment declares. An
+    episode that it interrupted is truncated: the step that failed leads to the observation before it, without a reward.
+    `info` has only `numbers_of` an episode that ends, with the number of restarts; merging more over all environments
+    at every step would cost time. If the `Tolerance` is exceeded, methods raise
 
-    - CannotBuild: a result is not what the environment declares;
-    - EnvironmentFailed: the environment raised an error, and the `Tolerance` is exceeded.
+    - CannotBuild: a result is not what the environment declares, and no episode of the group has ended;
+    - EnvironmentFailed: any other error.
     """
 
     def __init__(self, make: Callable[[], gymnasium.Env], name: str, tolerance: Tolerance):
@@ -60,6 +61,7 @@ class Checked(gymnasium.Wrapper):
           CannotBuild: raised by `make`, or the environment lacks a space.
         """
         super().__init__(make())
+        self.metadata = self.env.metadata or {}  # some have None
         self._make, self._name, self._tolerance = make, name, tolerance
         self._restarts = 0  # since the last end of an episode
         self._seeds: np.random.SeedSequence | None = None  # of the environments that are rebuilt
@@ -77,23 +79,26 @@ class Checked(gymnasium.Wrapper):
         while True:
             try:
                 returned = self.env.reset(seed=self._next_seed if seed is None else seed, options=options)
+                if not isinstance(returned, tuple) or len(returned) != 2:
+                    raise self._wrong("the result of reset", "(observation, info)", _described(returned))
+                self._check("observation of reset", self.observation_space, returned[0])
                 break
             except (Exception, SystemExit) as error:
                 self._restart("reset", error)
         self._next_seed = None
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise self._wrong("the result of reset", "(observation, info)", _described(returned))
-        self._check("observation of reset", self.observation_space, returned[0])
         self._observation = returned[0]
         return returned[0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes a step."""
         try:
-            returned = self.env.step(action)
+            return self._checked(self.env.step(action))
         except (Exception, SystemExit) as error:
             self._restart("step", error)
             return self._observation, 0.0, False, True, self._final({})
+
+    def _checked(self, returned: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """The result of a step; raises CannotBuild unless it is what the environment declares."""
         if not isinstance(returned, tuple) or len(returned) != 5:
             declared = "(observation, reward, terminated, truncated, info)"
             raise self._wrong("the result of step", declared, _described(returned))
@@ -129,7 +134,9 @@ class Checked(gymnasium.Wrapper):
         tolerance = self._tolerance
         tolerance.errors += 1
         if tolerance.is_exceeded:
-            raise failed from error
+            if isinstance(error, CannotBuild) and not tolerance.finished:
+                raise error
+            raise EnvironmentFailed(str(failed)) from error
         _log.warning("%s; it restarts (error %d in %d episodes)", failed, tolerance.errors, tolerance.finished)
         self._restarts += 1
         if self._seeds is not None:
@@ -161,6 +168,8 @@ class Checked(gymnasium.Wrapper):
                 array.dtype == space.dtype or np.can_cast(array.dtype, space.dtype, "same_kind")
             ):
                 raise self._wrong(part, f"{space.dtype}{list(space.shape)}", _described(value))
+            if not isinstance(space, spaces.Box) and not _is_within(space, array):
+                raise self._wrong(part, str(space), f"{array.tolist()}"[:100])
 
     def _scalar(self, part: str, declared: str, kinds: str, value: Any) -> Any:
         """The only element of a value whose dtype is one of these kinds."""
@@ -197,6 +206,13 @@ def _described(value: Any) -> str:
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return "None" if value is None else f"{name} {value!r}"[:100]
+
+
+def _is_within(space: gymnasium.Space[Any], choices: np.ndarray) -> bool:
+    """Whether integers of the right shape are choices in a Discrete, MultiDiscrete or MultiBinary space."""
+    counts: Any = getattr(space, "nvec", 2 if isinstance(space, spaces.MultiBinary) else getattr(space, "n", np.inf))
+    choices = choices - getattr(space, "start", 0)
+    return bool(((choices >= 0) & (choices < counts)).all())
 
 
 def _as_array(value: Any) -> np.ndarray:

@@ -13,16 +13,19 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from seed_rl.envs import base
-from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
+from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, Watchable
 from seed_rl.envs.vector.processes import ProcessVectorEnv
-from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, choices_of
+from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, MixedSpec, choices_of
+from seed_rl.system.files import explained
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
 _PROBED_STEPS = 5
+_ENOUGH_STEPS = 1000  # random ones in which most episodes end
 _PATIENCE = 5.0  # seconds of a trial after which to say what it waits for
 _FAR = 1e6  # magnitude of action bounds that deserves a warning
+_LARGE = 1 << 17  # bytes of a frame that deserve one
 
 
 def probed_spec(config: EnvConfig) -> EnvSpec:
@@ -39,14 +42,23 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
     with _tried(config) as env:
         spec = base.spec_of(env)
         list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
-    if isinstance(spec.action, ContinuousSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
+    if isinstance(spec.action, ContinuousSpec | MixedSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
         _log.warning("%s has action bounds %s: initial actions will be that large", config.title, spec.action)
+    for name, part in spec.observation_tensors():
+        if hasattr(config, "frame_size") and part.dtype == "uint8" and len(part.shape) == 3 and part.nbytes > _LARGE:
+            what = f"{config.title}: frames {name}".rstrip()
+            setting = f"{type(config).__name__}.frame_size = 84"
+            _log.warning("%s are %s, which are slow to send and to learn from; %s shrinks them", what, part, setting)
     return spec
 
 
 def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
-    """Describes a config's environments in a few lines, after random steps; raises the errors of `probed_spec`."""
+    """Describes a config's environments in a few lines, after random steps.
+
+    Raises the errors of `probed_spec`, and of `check_several` for two in one process and one in another.
+    """
     spec = probed_spec(config)
+    check_several(config, 2 * config.players, config.players)
     count = sum(choices_of(spec.action))
     masks = f"; action masks of {count} values" if spec.has_mask else "; no action masks" if count else ""
     players = f"; {config.players} players" if config.players > 1 else ""
@@ -60,9 +72,42 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
             low, high = min(low, *output.reward), max(high, *output.reward)
         rate = steps / (time.monotonic() - began)
     speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-    limit = "" if ends else ": if episodes never end, set `max_episode_steps`"
+    limit = "" if ends or steps < _ENOUGH_STEPS else f": {config.without_ends}"
     taken = f"{steps} random steps, {speed} a second, with rewards from {low:g} to {high:g}"
     return [f"{spec}{masks}{players}", taken, f"{ends} ends of episodes{limit}"]
+
+
+def check_several(config: EnvConfig, *sizes: int) -> None:
+    """Checks that environments can exist at the same time, in processes of these numbers of rows.
+
+    If the suite knows its spec without building an environment, nothing is checked.
+
+    Raises:
+      CannotBuild: they can't; the message says whether it is too many for a process or for the machine.
+    """
+    one = config.players
+    if type(config).spec is not EnvConfig.spec or sizes == (one,):
+        return
+    try:
+        _side_by_side(config, *sizes)
+    except CannotBuild as error:
+        _side_by_side(config, one)  # raises its own error
+        try:
+            _side_by_side(config, one, one)
+        except CannotBuild as again:
+            raise CannotBuild(
+                f"there can be only one of {config.title} on a machine: {again}. If what they share has a number, "
+                '`"{index}"` in the options gives each its own; a run with one has Actors.num_actors = 1, '
+                f"Actors.groups_per_actor = 1 and Actors.envs_per_group = {one}"
+            ) from again
+        cure = "; with Gym.vectorization = 'async' each has its own" if hasattr(config, "vectorization") else ""
+        raise CannotBuild(f"there can't be {sizes[0]} of {config.title} in one process{cure}: {error}") from error
+
+
+def _side_by_side(config: EnvConfig, *sizes: int) -> None:
+    with explained(CannotBuild, config.title, EnvironmentFailed), contextlib.ExitStack() as made:
+        for size in sizes:
+            made.enter_context(contextlib.closing(make_elsewhere(config, size))).reset(seed=0)
 
 
 class _Tried(VectorWrapper):

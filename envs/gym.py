@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 import re
+import weakref
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -13,9 +14,10 @@ import gin
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
+from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, one_of, spec_of
 from seed_rl.envs.checks import Checked, Tolerance, sentences_of
 from seed_rl.envs.vector.masks import packed, places_of, with_mask
+from seed_rl.envs.vector.numbering import numbered
 from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
 from seed_rl.envs.vector.rendering import watched
@@ -30,14 +32,16 @@ _MULTI_OBJECTIVE = "mo-|breakable-bottles|deep-sea-treasure|fishwood|four-room|f
 _PACKAGES = {  # patterns of unknown ids, and of Gymnasium's own entry points: a module to import, how to install it
     "MiniGrid-|BabyAI-": ("minigrid", "pip install minigrid"),
     "Vizdoom": ("vizdoom.gymnasium_wrapper", "pip install vizdoom"),
-    "dm_control/": ("shimmy", "pip install shimmy dm-control 'mujoco<3.15'"),
+    "dm_control/": ("shimmy", "pip install shimmy dm-control imageio 'mujoco<3.15'"),
     "bsuite/": ("shimmy", "pip install shimmy bsuite"),
     "Meta-World/": ("metaworld", "pip install metaworld"),
+    "NetHack": ("nle", "pip install nle"),
     "popgym-": ("popgym", "pip install popgym"),
     "Panda(Flip|PickAndPlace|Push|Reach|Slide|Stack)": ("panda_gym", "pip install panda-gym"),
     _HIGHWAY: ("highway_env", "pip install highway-env"),
-    _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.15'"),
+    _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.12'"),
     _MULTI_OBJECTIVE: ("mo_gymnasium", "pip install mo-gymnasium"),
+    "<function _raise_shimmy_error": ("shimmy", "pip install shimmy gym"),
     r"gymnasium\.envs\.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"),
     r"gymnasium\.envs\.box2d": ("Box2D", "pip install box2d"),
 }
@@ -50,6 +54,9 @@ class Gym(EnvConfig):
 
     suite: ClassVar[str] = "gym"
     task_setting: ClassVar[str] = "id"
+    without_ends: ClassVar[str] = (
+        "if episodes never end, register it with `max_episode_steps`, or Gym.options = '{\"max_episode_steps\": 1000}'"
+    )
 
     id: str = "CartPole-v1"
     """The registered id, prefixed with `module:` if a module must be imported first (actors on other machines need
@@ -61,7 +68,8 @@ class Gym(EnvConfig):
     envpool: bool = False
     """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
     options: Annotated[str, JsonObject()] = "{}"
-    """Keyword arguments of the environment, a JSON object."""
+    """Keyword arguments of the environment, a JSON object. In it `"{index}"` is a number that no other environment on
+    the machine has, from 0 on, and `"{index+5000}"` a port; not with native vector environments."""
     wrappers: tuple = ()
     """Wrappers of each environment, the innermost first: `'module:Class'`, or `('module:Class', {'name': value})` with
     keyword arguments, such as `('gymnasium.wrappers:FrameStackObservation', {'stack_size': 4})`. Actors on other
@@ -129,8 +137,11 @@ class Gym(EnvConfig):
         return watched(self.make, 1, self.id, "EnvPool's environments don't render" if self.envpool else "")
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
-        options = {**json.loads(self.options), **more_options}
-        env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
+        each, held = numbered(self.options, num_envs)
+        with held:
+            options = [own | more_options for own in each]
+            env = make_pool(self.id, num_envs, options[0]) if self.envpool else self._make_gymnasium(options)
+            weakref.finalize(env, held.pop_all().close)
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if mode == AutoresetMode.NEXT_STEP:
             env = SameStep(env)
@@ -147,19 +158,28 @@ class Gym(EnvConfig):
             failed.pop_all()
         return flat
 
-    def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
+    def _make_gymnasium(self, options: Sequence[dict[str, Any]]) -> VectorEnv:
         self.check_packages()
+        num_envs = len(options)
         if self.vectorization == "vector_entry_point":
             with sentences_of(self.id):
                 import_package_of(self.id)
-                return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
+                return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options[0])
         masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
-        make_one = functools.partial(_make_one, self.id, options, self.wrappers, masked)
-        checked = functools.partial(Checked, make_one, self.id, Tolerance(self.failing_episodes))
+        tolerance = Tolerance(self.failing_episodes)
+        checked = [
+            functools.partial(
+                Checked,
+                functools.partial(_make_one, self.id, own, self.wrappers, masked),
+                one_of(index, num_envs, self.id),
+                tolerance,
+            )
+            for index, own in enumerate(options)
+        ]
         if self.vectorization == "async":
-            return ProcessVectorEnv([alone(checked)] * num_envs, self.id)
+            return ProcessVectorEnv([*map(alone, checked)], self.id)
         with contextlib.ExitStack() as made:
-            envs = iter([made.enter_context(contextlib.closing(checked())) for _ in range(num_envs)])
+            envs = iter([made.enter_context(contextlib.closing(make())) for make in checked])
             env = SyncVectorEnv([lambda: next(envs)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
             made.pop_all()
         return env

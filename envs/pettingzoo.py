@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import importlib.util
-import json
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -15,8 +15,10 @@ from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
 from seed_rl.envs.checks import sentences_of
+from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector.games import Game, GamesVectorEnv
 from seed_rl.envs.vector.masks import named, packed
+from seed_rl.envs.vector.numbering import numbered
 from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.foreign import JsonObject
@@ -37,6 +39,9 @@ class PettingZoo(EnvConfig):
 
     suite: ClassVar[str] = "pettingzoo"
     task_setting: ClassVar[str] = "env"
+    without_ends: ClassVar[str] = (
+        "if games never end, limit their steps: many take PettingZoo.options = '{\"max_cycles\": 500}'"
+    )
 
     env: str = "classic/tictactoe-v3"
     """A registered id, or a module with a function `parallel_env` or `env`, such as `mpe2.simple_spread_v3`, for which
@@ -44,7 +49,7 @@ class PettingZoo(EnvConfig):
     players: Count = 2
     """Number of the game's agents."""
     options: Annotated[str, JsonObject()] = "{}"
-    """Keyword arguments of the environment, a JSON object."""
+    """Keyword arguments of the environment, a JSON object, with `"{index}"` as in `Gym.options`."""
     keys: tuple[str, ...] = ()
     """Names of the parts of an observation to keep, or of those to drop, with a minus in front, as in `Gym.keys`."""
     roles: tuple[str, ...] = ()
@@ -74,16 +79,16 @@ class PettingZoo(EnvConfig):
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         self.check_rows("the number of environments", num_envs)
         self.check_packages()
-        options = {**json.loads(self.options), **more_options}
-        with sentences_of(self.env), contextlib.ExitStack() as made:
-            num_games = num_envs // self.players
-            zoos = [made.enter_context(contextlib.closing(self._make_one(options))) for _ in range(num_games)]
+        options, held = numbered(self.options, num_envs // self.players)
+        with held, sentences_of(self.env), contextlib.ExitStack() as made:
+            zoos = [made.enter_context(contextlib.closing(self._make_one(own | more_options))) for own in options]
             games = [_Zoo(self, zoo) for zoo in zoos]
             with explained(CannotBuild, self.env, ValueError):
                 how = (self.env, self.keys, self.frame_size, self.grayscale, games[0].added)
                 flat = packed(FlatVectorEnv(GamesVectorEnv(games), *how), name=self.env)
                 spec_of(flat)
             made.pop_all()
+            weakref.finalize(flat, held.pop_all().close)
         return flat
 
     def _make_one(self, options: Mapping[str, Any]) -> Any:
@@ -103,7 +108,7 @@ class _Zoo(Game):
     def __init__(self, config: PettingZoo, env: Any):
         from pettingzoo.utils import AECEnv, aec_to_parallel, turn_based_aec_to_parallel
 
-        self._turns = env if isinstance(env, AECEnv) and not env.metadata.get("is_parallelizable") else None
+        self._turns = env if isinstance(env, AECEnv) and not (env.metadata or {}).get("is_parallelizable") else None
         if isinstance(env, AECEnv):
             env = (aec_to_parallel if self._turns is None else turn_based_aec_to_parallel)(env)
         self.env, self._agents, self.players = env, list(env.possible_agents), config.players
@@ -118,6 +123,7 @@ class _Zoo(Game):
             if any(space != each[self._agents[0]] for space in each.values()):
                 raise CannotBuild(f"players must have equal spaces (supersuit pads them), but {kind} is {each}"[:500])
         own, self.action_space = (each[self._agents[0]] for each in every.values())
+        check_size("actions", self.action_space)
         self._blank = next(iter(iterate(batch_space(own, 1), create_empty_array(own, 1))))
         self._choices = int(self.action_space.n) if isinstance(self.action_space, spaces.Discrete) else 0
         flags = {"turn": int(self._turns is not None), "role": len(config.roles), _MASK: self._choices}

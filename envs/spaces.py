@@ -1,12 +1,27 @@
 """Gymnasium's spaces as specs."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.specs import ActionSpec, ArraySpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+from seed_rl.specs import ActionSpec, ArraySpec, ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
+
+_MOST_VALUES = 1 << 16
+
+
+class Mixed(spaces.Box):
+    """Actions of choices and numbers: float32 [K + M], first the K choices as whole numbers from 0 on."""
+
+    def __init__(self, choices: Sequence[int], numbers: spaces.Box):
+        self.choices, self.numbers = tuple(choices), numbers
+        low, high = np.zeros(len(choices)), np.array(choices) - 1
+        super().__init__(
+            np.r_[low, numbers.low].astype(np.float32), np.r_[high, numbers.high].astype(np.float32), dtype=np.float32
+        )
 
 
 def observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:
@@ -16,6 +31,15 @@ def observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, Array
     if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
         return {name: _array_spec(f"observation {name}", part) for name, part in space.items()}
     raise ValueError(f"observations must be a Box or a Dict of Boxes (FlatVectorEnv converts others), got {space}")
+
+
+def check_size(subject: str, space: gymnasium.Space[Any], remedy: str = "") -> None:
+    """Raises ValueError if a space of choices has more values than a network can have inputs or outputs for."""
+    sizes = np.ravel(getattr(space, "nvec", getattr(space, "n", 0))).tolist()
+    if isinstance(space, spaces.MultiBinary):
+        sizes = [2 * math.prod(space.shape)]
+    if sum(sizes) > _MOST_VALUES:
+        raise ValueError(f"{subject} may have at most {_MOST_VALUES} values, got {str(space)[:100]}{remedy}")
 
 
 def _array_spec(subject: str, space: gymnasium.Space[Any]) -> ArraySpec:
@@ -32,6 +56,9 @@ def action_spec(space: gymnasium.Space[Any]) -> ActionSpec:
         return DiscreteSpec(int(space.n))
     if isinstance(space, spaces.MultiDiscrete) and len(space.shape) == 1 and not np.any(space.start):
         return MultiDiscreteSpec(tuple(int(n) for n in space.nvec))
+    if isinstance(space, Mixed):
+        numbers = action_spec(space.numbers)
+        return MixedSpec(space.choices, numbers.low, numbers.high)  # type: ignore[union-attr]
     if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32:
         try:
             return ContinuousSpec(tuple(space.low.tolist()), tuple(space.high.tolist()))

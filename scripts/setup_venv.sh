@@ -158,6 +158,7 @@ install() {
 if ! stamped fingerprint; then
   trap 'exit 130' INT # pip reports an interrupt as an error, with a log that nobody wants
   # One lock for the repository, wherever the environment is: the editable install also writes into the source tree.
+  : 2>/dev/null >"$root/.venv.lock" || die "$root can't be written, as it must: copy the repository to where it can be."
   exec 9>"$root/.venv.lock"
   if ! flock --nonblock 9; then
     say "Waiting for another set-up to finish"

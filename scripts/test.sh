@@ -20,7 +20,7 @@ unset PYTHONDONTWRITEBYTECODE # otherwise each process that a test starts compil
 check() {
   "$venv/bin/ruff" check .
   "$venv/bin/ruff" format --check .
-  "$venv/bin/shellcheck" --external-sources scripts/*.sh docker/*.sh docker/cloud/*.sh .ci/run
+  "$venv/bin/shellcheck" --external-sources scripts/*.sh docker/*.sh docker/cloud/*.sh examples/*.sh .ci/run
   "$venv/bin/hadolint" docker/*Dockerfile
   "$venv/bin/python" -m mypy
 }

@@ -4,10 +4,11 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-_MAX_OBJECT = 1 << 20  # bytes
+_MAX_OBJECT = 1 << 20  # bytes of a file
+_MAX_TEXT = 1 << 24  # of JSON, which may take 25 times as much memory
 _MAX_WORDS = 200  # characters of a value in a message
 _MAX_REASON = 500  # characters of an error's text
 
@@ -16,8 +17,10 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     """Parses a JSON object.
 
     Raises:
-      ValueError: the text is anything else; the message is one line.
+      ValueError: the text is anything else, or longer than 16 million; the message is one line.
     """
+    if len(text) > _MAX_TEXT:
+        raise ValueError(f"expected at most {_MAX_TEXT:,} bytes, got {len(text):,}")
     try:
         found = json.loads(text)
     except RecursionError as error:
@@ -70,6 +73,11 @@ def shortened(value: Any) -> str:
     """The `repr` of a value, on one line, cut off after 200 characters."""
     text = repr(value)
     return text if len(text) <= _MAX_WORDS else f"{text[:_MAX_WORDS]}..."
+
+
+def enumerated(phrases: Sequence[str], most: int = 4) -> str:
+    """The first of some phrases, divided by semicolons, and the number of the others."""
+    return "; ".join([*phrases[:most], *([f"and {len(phrases) - most} more"] if phrases[most:] else [])])
 
 
 def printable(text: str) -> str:

@@ -17,7 +17,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 WHOLE_NUMBER = "a whole number such as 300000, 300k, 10M or 1e6"
 
@@ -47,8 +47,19 @@ class OneOf:
             raise ValueError(f"{name} must be one of {', '.join(self._choices)}, got {value!r}")
 
 
+class Place(NamedTuple):
+    """Marks a setting that names a place of one's own, such as a directory: it isn't published."""
+
+    is_written: bool = False
+    """Whether something is written there: the settings of others don't say where."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises nothing."""
+
+
 Count: TypeAlias = Annotated[int, Within(1)]
 NonNegative: TypeAlias = Annotated[float, Within(0)]
+SettingsT = TypeVar("SettingsT", bound="Settings")
 UnitInterval: TypeAlias = Annotated[float, Within(0, 1)]
 
 
@@ -85,13 +96,25 @@ class Settings:
                     object.__setattr__(self, field, value)
 
 
+def without_places(settings: SettingsT, only_written: bool = False) -> SettingsT:
+    """A group of settings, and those in it, with the defaults of all that are marked as a `Place`."""
+    hints, given = typing.get_type_hints(type(settings), include_extras=True), {}
+    for field in dataclasses.fields(settings):
+        marks = [mark for mark in getattr(hints[field.name], "__metadata__", ()) if isinstance(mark, Place)]
+        if any(mark.is_written or not only_written for mark in marks):
+            given[field.name] = field.default
+        elif isinstance(value := getattr(settings, field.name), Settings):
+            given[field.name] = without_places(value, only_written)
+    return dataclasses.replace(settings, **given)
+
+
 def whole_number(text: str) -> int:
     """Parses a whole number, which may be written as 1e6, 300k, 10M or 1_000_000.
 
     Raises:
       ValueError: the text is not a whole number.
     """
-    match = re.fullmatch(r"([\d_]*\.?\d+(?:e\+?\d{1,2})?)([kMG]?)", text.strip())
+    match = re.fullmatch(r"([\d_]{0,40}\.?\d{1,40}(?:e\+?\d{1,2})?)([kMG]?)", text.strip(), re.ASCII)
     number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
     if number is None or number != int(number):
         raise ValueError(f"expected {WHOLE_NUMBER}")

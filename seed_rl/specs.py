@@ -11,6 +11,7 @@ DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "fl
 """The dtypes that tensors may have on the wire."""
 
 _LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_WHOLE = 1 << 24  # up to which float32 has all whole numbers
 _SMALLEST = 2 * float(np.finfo(np.float32).tiny)  # half of this is not flushed to zero
 
 LEGAL_ACTIONS = "legal actions"
@@ -114,12 +115,52 @@ class ContinuousSpec:
         return f"Continuous({', '.join(f'{low:g}..{high:g}' for low, high in zip(self.low, self.high, strict=True))})"
 
 
-ActionSpec = DiscreteSpec | MultiDiscreteSpec | ContinuousSpec
+@dataclasses.dataclass(frozen=True)
+class MixedSpec:
+    """K choices as in `MultiDiscreteSpec`, and then M numbers as in `ContinuousSpec`: float32 [K + M]."""
+
+    n: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self):
+        str(self)  # the parts check themselves
+        if max(self.n) > _LARGEST_WHOLE:
+            raise ValueError(f"choices beside numbers have at most {_LARGEST_WHOLE} values, got {self.n}")
+
+    @property
+    def choices(self) -> MultiDiscreteSpec:
+        """The first K components."""
+        return MultiDiscreteSpec(self.n)
+
+    @property
+    def numbers(self) -> ContinuousSpec:
+        """The last M components."""
+        return ContinuousSpec(self.low, self.high)
+
+    @property
+    def tensor(self) -> ArraySpec:
+        """One action."""
+        return ArraySpec((len(self.n) + len(self.low),), "float32")
+
+    def __str__(self) -> str:
+        return f"{self.choices} + {self.numbers}"
+
+
+ActionSpec = DiscreteSpec | MultiDiscreteSpec | ContinuousSpec | MixedSpec
 
 
 def choices_of(action: ActionSpec) -> tuple[int, ...]:
     """Number of values of each choice that an action makes; empty for continuous actions."""
     return () if isinstance(action, ContinuousSpec) else tuple(np.ravel(action.n).tolist())
+
+
+def bounds_of(action: ActionSpec) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest and the highest value of each component of an action."""
+    if isinstance(action, ContinuousSpec):
+        return np.array(action.low), np.array(action.high)
+    low, high = np.zeros_like(action.n), np.array(action.n) - 1
+    return (low, high) if not isinstance(action, MixedSpec) else (np.r_[low, action.low], np.r_[high, action.high])
 
 
 @dataclasses.dataclass(frozen=True)

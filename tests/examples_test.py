@@ -1,8 +1,11 @@
 """The examples of the documentation run and learn."""
 
 import importlib
+import os
 import pathlib
 import re
+import signal
+import subprocess
 import sys
 
 import nbformat
@@ -58,3 +61,21 @@ def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
         rows = list(run.train())
     assert {"loss/policy", "policy/clipped"} <= set(rows[-1])
     assert rows[-1]["episode_return"] > 0.4
+
+
+@pytest.mark.parametrize(
+    ("code", "requeued"), [(128 + signal.SIGUSR1, "requeue 7\n"), (1, "")], ids=["saved", "failed"]
+)
+def test_the_job_of_slurm_passes_its_signal_on_and_is_queued_again_if_that_ended_the_run(tmp_path, code, requeued):
+    for name, text in {
+        "seed_rl": f"trap 'sleep 0.2; exit {code}' USR1; echo started; while :; do sleep 0.1; done",  # it has to save
+        "scontrol": 'echo "$@"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+    with subprocess.Popen(["bash", EXAMPLES / "slurm.sh"], env=environment, stdout=-1, text=True) as job:
+        assert job.stdout.readline() == "started\n"
+        job.send_signal(signal.SIGUSR1)
+        assert job.communicate(timeout=20) == (requeued, None)
+    assert job.returncode == code

@@ -91,6 +91,20 @@ def test_the_version_names_the_commit_of_a_clone_and_of_what_is_built_from_it(tm
     assert run("-c", program, cwd=built).strip() == version
 
 
+def test_a_clone_named_seed_rl_in_the_working_directory_hides_neither_the_package_nor_an_own_one(tmp_path):
+    clone, site = tmp_path / "seed_rl", tmp_path / "site"
+    copy_source(clone, "tests")
+    run("-c", f"from setuptools import build_meta; build_meta.build_editable({str(site)!r})", cwd=clone)
+    (wheel,) = site.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    (tmp_path / "envs").mkdir()  # without an __init__.py, as many have it
+    (tmp_path / "envs/own.py").touch()
+    program = (
+        f"import site; site.addsitedir({str(site)!r}); import envs.own, seed_rl.agents; print(seed_rl.__version__)"
+    )
+    assert run("-ES", "-c", program, cwd=tmp_path).strip() == RELEASE
+
+
 @pytest.mark.parametrize("package", ["agents", "envs"])
 def test_import_at_the_root_by_another_name_fails_with_a_sentence(package):
     done = subprocess.run([sys.executable, "-c", f"import {package}"], cwd=ROOT, capture_output=True, text=True)
@@ -139,3 +153,12 @@ def test_the_locks_fit_the_requirements_and_each_other(metadata, python):
     # TensorFlow for TPUs lags behind and brings its own TensorBoard.
     assert {name for name, _ in cpu.items() - tpu.items()} == {"tensorflow", "tensorboard"}
     assert set(tpu) - set(cpu) == {"tensorflow-tpu", "libtpu"}
+
+
+def test_a_checkout_that_cannot_be_written_gets_a_sentence(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts/setup_venv.sh", tmp_path / "scripts")
+    (tmp_path / ".venv.lock").mkdir()  # in the way, also for root
+    done = subprocess.run(["bash", script, "runtime"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"{tmp_path} can't be written, as it must: copy the repository to where it can be.\n"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seed_rl.envs.base import random_actions
-from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MixedSpec, MultiDiscreteSpec
 
 TENTH = float(np.float32(0.1))
 LARGEST, TINY = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
@@ -18,6 +18,7 @@ LARGEST, TINY = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny
         (DiscreteSpec(5), ArraySpec((), "int32"), "Discrete(5)"),
         (MultiDiscreteSpec((2, 3)), ArraySpec((2,), "int32"), "MultiDiscrete(2, 3)"),
         (ContinuousSpec((-1.0, 0.0), (1.5, TENTH)), ArraySpec((2,), "float32"), "Continuous(-1..1.5, 0..0.1)"),
+        (MixedSpec((2, 3), (-1.0,), (1.5,)), ArraySpec((3,), "float32"), "MultiDiscrete(2, 3) + Continuous(-1..1.5)"),
     ],
     ids=str,
 )
@@ -40,7 +41,7 @@ def masked(action, size):
     return EnvSpec({"b": ArraySpec((), "bool"), LEGAL_ACTIONS: ArraySpec((size,), "uint8")}, action)
 
 
-@pytest.mark.parametrize("action", [DiscreteSpec(9), MultiDiscreteSpec((6, 7))], ids=str)
+@pytest.mark.parametrize("action", [DiscreteSpec(9), MultiDiscreteSpec((6, 7)), MixedSpec((9,), (0.0,), (1.0,))])
 def test_an_action_mask_is_sent_but_no_input_of_networks(action):
     spec = masked(action, 2)
     assert spec.has_mask
@@ -57,6 +58,9 @@ def test_an_action_mask_is_sent_but_no_input_of_networks(action):
         (ArraySpec, ((2.0,), "uint8"), r"shape must hold positive integers, got \(2.0,\)"),
         (DiscreteSpec, (0,), "at least one action, got n=0"),
         (MultiDiscreteSpec, ((),), r"every choice .* at least one value, got \(\)"),
+        (MixedSpec, ((3, 0), (0.0,), (1.0,)), "every choice .* at least one value"),
+        (MixedSpec, ((3,), (0.0,), (0.0,)), "finite bounds with low < high"),
+        (MixedSpec, ((1 << 25,), (0.0,), (1.0,)), "choices beside numbers have at most 16777216 values"),
         (MultiDiscreteSpec, ((3, 0),), r"every choice .* at least one value, got \(3, 0\)"),
         (ContinuousSpec, ((), ()), r"as many lower as upper bounds, at least one, got \(\) and \(\)"),
         (ContinuousSpec, ((0.0,), (1.0, 2.0)), r"as many lower as upper bounds, .* got \(0.0,\) and \(1.0, 2.0\)"),
@@ -83,6 +87,14 @@ def test_random_choices_are_equally_frequent(spec):
     assert (actions.dtype, actions.shape) == (spec.tensor.dtype, (4000, *spec.tensor.shape))
     for n, choices in zip(np.ravel(spec.n), actions.reshape(4000, -1).T, strict=True):
         np.testing.assert_allclose(np.bincount(choices), np.full(n, 4000 / n), rtol=0.1)
+
+
+def test_random_choices_beside_numbers_are_legal():
+    spec, legal = MixedSpec((2, 3), (-1.0,), (0.0,)), np.array([[True, False, False, False, True]] * 50)
+    actions = random_actions(spec, np.random.default_rng(0), 50, legal)
+    assert (actions.dtype, actions.shape) == (np.float32, (50, 3))
+    assert (actions[:, :2] == [0, 2]).all()
+    assert len(np.unique(actions[:, 2])) > 40
 
 
 def test_random_numbers_fill_their_bounds_evenly():

@@ -19,7 +19,7 @@ from seed_rl.rl import masks, randomness
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.exploration import Holding, hold
 from seed_rl.rl.vtrace import lambda_returns
-from seed_rl.specs import ContinuousSpec, EnvSpec
+from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
 _LOG_ENTROPY_COSTS = (-20.0, 20.0)  # bounds outside of which the cost would soon vanish or overflow
@@ -31,21 +31,21 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
     """Samples from its policy, or holds an action (`explore_after`). A subclass defines `actor_critic_loss`."""
 
     def __init__(self, config: ConfigT, env_spec: EnvSpec, num_training_envs: int, seed: int):
-        clipped, continuous = config.continuous_policy == "clipped", isinstance(env_spec.action, ContinuousSpec)
+        clipped = config.continuous_policy == "clipped"
         self.config = config
         self.actions = distribution_of(env_spec.action, config.initial_deviation, clipped)
         self.behaviour_spec = NetworkOutput(
             tf.TensorSpec([self.actions.num_parameters], tf.float32), tf.TensorSpec([], tf.float32)
         )
         keras.utils.set_random_seed(seed)
-        heads = (self.actions.num_parameters, config.value_norm, clipped and continuous)
+        heads = (self.actions.num_parameters, config.value_norm, clipped * self.actions.num_deviations)
         make = lambda: ActorCritic(Trunk(config, env_spec), *heads)  # noqa: E731
         model = RoleModels(make, env_spec) if config.network_per_role else make()
         super().__init__(model, env_spec, config.unroll_length)
         roles = {f"role_{n}": own for n, own in enumerate(getattr(model, "models", []))}
         self._networks: Mapping[str, Any] = roles or {"model": model}
         self._num_training_envs = num_training_envs
-        self._holds = config.explore_after > 0 and num_training_envs > 0 and not continuous
+        self._holds = config.explore_after > 0 and num_training_envs > 0 and not self.actions.num_deviations
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
             self._log_entropy_cost = keras.Variable(

@@ -34,25 +34,27 @@ class Moments(NamedTuple):
 class ActorCritic(TrunkModel):
     """A trunk with a head for the P parameters of the action distribution and one for the value.
 
-    With `free_half` the second half of the parameters, the deviations, is independent of the state.
+    The last `num_free` parameters, the deviations, are independent of the state.
     """
 
-    def __init__(self, trunk: Trunk, num_parameters: int, value_norm: bool, free_half: bool):
+    def __init__(self, trunk: Trunk, num_parameters: int, value_norm: bool, num_free: int):
         super().__init__(trunk, name="actor_critic")
         # Nearly uniform at first: no preference before any experience.
         uniform = keras.initializers.VarianceScaling(1e-4)
-        dependent = num_parameters // 2 if free_half else num_parameters
         self._free: Any = None
-        if free_half:
-            self._free = self.add_weight(shape=[dependent], initializer="zeros", name="free", dtype="float32")
-        self._policy = keras.layers.Dense(dependent, kernel_initializer=uniform, dtype="float32", name="policy")
+        if num_free:
+            self._free = self.add_weight(shape=[num_free], initializer="zeros", name="free", dtype="float32")
+        self._policy = keras.layers.Dense(
+            num_parameters - num_free, kernel_initializer=uniform, dtype="float32", name="policy"
+        )
         self.baseline = ValueHead(value_norm, name="baseline")
 
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> NetworkOutput:
         """The policy and the value at each step."""
         policy = masks.masked(self._policy(features), legal)
         if self._free is not None:
-            policy = tf.concat([policy, tf.broadcast_to(self._free.value, tf.shape(policy))], axis=-1)
+            free = tf.broadcast_to(self._free.value, tf.concat([tf.shape(policy)[:-1], self._free.shape], 0))
+            policy = tf.concat([policy, free], axis=-1)
         return NetworkOutput(policy, self.baseline(features))
 
     def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> Moments:

@@ -8,6 +8,7 @@ import gin
 from seed_rl.agents.actor_critic.config import ActorCriticConfig, ContinuousPolicy
 from seed_rl.networks.config import Initializer
 from seed_rl.settings import Count, NonNegative, UnitInterval
+from seed_rl.types import Metric
 
 
 @gin.configurable
@@ -16,6 +17,10 @@ class PPO(ActorCriticConfig):
     """Proximal policy optimisation. `Experiment.passes` and `Experiment.minibatches` say how often a batch is used."""
 
     agent_class: ClassVar[str] = "seed_rl.agents.ppo.agent:PPOAgent"
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        *ActorCriticConfig.metrics,
+        Metric("policy/clip_fraction", "share", "fraction of the ratios outside of 1 +- `clip_ratio`"),
+    )
 
     kernel_initializer: Initializer = "orthogonal"
     continuous_policy: ContinuousPolicy = "clipped"

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from seed_rl.agents.actor_critic.terms import Decisions, loss_and_metrics, scaled
 from seed_rl.agents.ppo.config import PPO
-from seed_rl.rl import losses
+from seed_rl.rl import diagnostics, losses
 from seed_rl.rl.vtrace import lambda_returns
 
 _LOG_LARGEST_STEP = math.log(2.0)
@@ -44,8 +44,11 @@ def ppo_loss(made: Decisions, old: Targets, entropy_cost: tf.Tensor | float, con
         tf.where(made.transitions.last_t, values, each) / made.value_unit for each in (old_targets, old.values)
     )
     value_error = losses.baseline_loss(values / made.value_unit, targets, old_values, config.clip_value)
+    log_ratios = made.log_pi - old.log_prob
     parts = {
-        "loss/policy": losses.clipped_ratio_loss(made.log_pi - old.log_prob, surrogate, config.clip_ratio),
+        "loss/policy": losses.clipped_ratio_loss(log_ratios, surrogate, config.clip_ratio),
         "loss/baseline": config.baseline_cost * value_error,
     }
-    return loss_and_metrics(made, parts, entropy_cost, old.advantages, surrogate, old_targets, config)
+    return loss_and_metrics(made, parts, entropy_cost, old.advantages, surrogate, old_targets, config) | {
+        "policy/clip_fraction": diagnostics.clip_fraction(log_ratios, made.acted, config.clip_ratio)
+    }

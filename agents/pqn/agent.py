@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent
+from seed_rl.agents.epsilon import FallingEpsilon
 from seed_rl.agents.pqn.config import PQN
 from seed_rl.agents.pqn.loss import pqn_loss, pqn_targets
 from seed_rl.networks.trunk import Trunk, TrunkModel
@@ -39,11 +40,11 @@ class PQNAgent(ModelAgent):
         keras.utils.set_random_seed(seed)
         network = QNetwork(Trunk(config, env_spec), env_spec.action.n)
         super().__init__(network, env_spec, config.unroll_length)
-        self._epsilon = keras.Variable(config.epsilon, trainable=False, dtype="float32", name="epsilon")
+        self._epsilon = FallingEpsilon(config.epsilon, config.final_epsilon, config.epsilon_updates)
 
     @property
     def variables(self) -> Sequence[Any]:
-        return [*self.model.variables, self._epsilon]
+        return [*self.model.variables, self._epsilon.variable]
 
     def decide(self, outputs: tf.Tensor, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:
         if greedy:
@@ -65,6 +66,4 @@ class PQNAgent(ModelAgent):
         return self.model.trunk.moments(unroll.env_output)
 
     def after_update(self, learner_updates: int) -> None:
-        config = self._config
-        done = min(learner_updates / config.epsilon_updates, 1.0)
-        self._epsilon.assign(config.epsilon + done * (config.final_epsilon - config.epsilon))
+        self._epsilon.after_update(learner_updates)

@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent, create_weights
+from seed_rl.agents.epsilon import FallingEpsilon
 from seed_rl.agents.r2d2.config import R2D2
-from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
+from seed_rl.agents.r2d2.loss import priorities_of, q_of, r2d2_loss, td_errors
 from seed_rl.agents.r2d2.networks import DuelingQNetwork
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
@@ -39,6 +40,8 @@ class R2D2Agent(ModelAgent):
         self._config = config
         ladder = epsilon_ladder(num_training_envs, config.epsilon_base, config.epsilon_low, config.epsilon_high)
         self._epsilons = np.append(ladder, np.float32(config.eval_epsilon))  # the last one is for all other ids
+        updates = config.epsilon_updates
+        self._least_epsilon = FallingEpsilon(1.0, 0.0, updates) if updates else None
         keras.utils.set_random_seed(seed)
 
         def network() -> DuelingQNetwork:
@@ -50,7 +53,8 @@ class R2D2Agent(ModelAgent):
 
     @property
     def variables(self) -> Sequence[Any]:
-        return [*self.model.variables, *self._target.model.variables]
+        own = [self._least_epsilon.variable] if self._least_epsilon else []
+        return [*self.model.variables, *self._target.model.variables, *own]
 
     @property
     def copies(self) -> Sequence[Any]:
@@ -59,11 +63,15 @@ class R2D2Agent(ModelAgent):
     def decide(
         self, outputs: tf.Tensor, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
     ) -> tuple[tf.Tensor, Behaviour]:
-        q = outputs
+        q = q_of(outputs, self._config)
         if greedy:
             action = tf.argmax(q, axis=-1, output_type=tf.int32)
         else:
-            epsilon = tf.gather(self._epsilons, tf.minimum(env_ids, len(self._epsilons) - 1))
+            num_training_envs = len(self._epsilons) - 1
+            epsilon = tf.gather(self._epsilons, tf.minimum(env_ids, num_training_envs))
+            if self._least_epsilon:
+                least = tf.where(env_ids < num_training_envs, self._least_epsilon.value, 0.0)
+                epsilon = tf.maximum(epsilon, least)
             action = epsilon_greedy(q, epsilon, seed, self.env_spec.has_mask)
         q_of_action = q_learning.q_of_actions(q[None], action[None])[0]
         return action, Behaviour(q_of_action, tf.reduce_max(q, axis=-1))
@@ -90,12 +98,14 @@ class R2D2Agent(ModelAgent):
 
     def after_update(self, learner_updates: int) -> None:
         self._target.after_update(learner_updates)
+        if self._least_epsilon:
+            self._least_epsilon.after_update(learner_updates)
 
     def _after_burn_in(self, steps: Any) -> Any:
         return tf.nest.map_structure(lambda field: field[self._config.burn_in :], steps)
 
     def _unrolled_q(self, network: DuelingQNetwork, unroll: Unroll) -> tf.Tensor:
-        """The Q-values [T + 1, B, A] of the steps after the burn-in."""
+        """The Q-values [T + 1, B, A], or quantiles [T + 1, B, N, A], of the steps after the burn-in."""
         steps, state = (unroll.prev_action, unroll.env_output), unroll.initial_state
         if burn_in := self._config.burn_in:
             prev_action, env_output = tf.nest.map_structure(lambda field: field[:burn_in], steps)

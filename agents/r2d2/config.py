@@ -41,6 +41,9 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     discount: UnitInterval = 0.997
     n_steps: Count = 5
     """Number of rewards in a target before it bootstraps."""
+    quantiles: Annotated[int, Within(0, 1024)] = 0
+    """N: learn N quantiles of each action's return, whose mean is Q, by quantile Huber regression (QR-DQN,
+    arXiv:1710.10044); 1: by half the Huber loss of Q; 0: learn Q by least squares."""
     value_rescaling: bool = True
     """Learn h(Q) instead of Q, where h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x; rewards then need no clipping."""
     target_update_period: Count = 2500
@@ -54,5 +57,8 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     """The exponent x of the first environment."""
     epsilon_high: NonNegative = 8.0
     """The exponent x of the last training environment."""
+    epsilon_updates: Annotated[int, Within(0)] = 0
+    """Learner updates over which the least epsilon of training environments falls linearly from 1 to 0: a run begins
+    with random play. 0: it does not."""
     eval_epsilon: UnitInterval = 1e-3
     """Probability of a random action in evaluation environments."""

@@ -1,6 +1,6 @@
 """The loss of the R2D2 agent, as a function of tensors.
 
-Shapes: T learner steps, or T + 1 including the one to bootstrap from, B sequences, A actions.
+Shapes: T learner steps, or T + 1 including the one to bootstrap from, B sequences, A actions, N quantiles.
 """
 
 import tensorflow as tf
@@ -9,8 +9,14 @@ from seed_rl.agents.base import LossOutput
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.rl import q_learning
+from seed_rl.rl.n_step import n_step_returns
 from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC, ValueTransform
 from seed_rl.types import EnvOutput
+
+
+def q_of(outputs: tf.Tensor, config: R2D2) -> tf.Tensor:
+    """The Q-values [..., A] in a network's outputs: the mean of the quantiles [..., N, A] if it learns these."""
+    return tf.reduce_mean(outputs, axis=-2) if config.quantiles else outputs
 
 
 def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
@@ -47,17 +53,26 @@ def r2d2_loss(
 ) -> LossOutput:
     """The double Q-learning loss with n-step targets, summed over time, weighted and averaged over sequences.
 
+    With quantiles, metrics and priorities are those of their means.
+
     Args:
-      online_q: float32 [T + 1, B, A]: outputs of the online network.
-      target_q: float32 [T + 1, B, A]: outputs of the target network; no gradient flows through them.
+      online_q: float32 [T + 1, B, A], or [T + 1, B, N, A] if the agent learns quantiles: outputs of the online network.
+      target_q: outputs of the target network, as `online_q`; no gradient flows through them.
       action: int32 [T + 1, B].
       env_output: `reward`, `done` and `last` [T + 1, B].
       importance_weights: float32 [B].
       config: settings of the targets.
     """
-    q_of_action = q_learning.q_of_actions(online_q, action)
-    errors = td_errors(q_of_action, q_learning.double_q_values(online_q, target_q), env_output, config)
-    total = q_learning.sequence_loss(errors, importance_weights)
+    q, q_of_target = q_of(online_q, config), q_of(target_q, config)
+    q_of_action = q_learning.q_of_actions(q, action)
+    errors = td_errors(q_of_action, q_learning.double_q_values(q, q_of_target), env_output, config)
+    losses = 0.5 * tf.square(errors)
+    if config.quantiles:
+        preferred = tf.argmax(q, axis=-1, output_type=tf.int32)
+        quantiles = q_learning.quantiles_of_actions(online_q, action)
+        bootstrap = q_learning.quantiles_of_actions(target_q, preferred)
+        losses = quantile_losses(quantiles, bootstrap, env_output, config)
+    total = q_learning.sequence_loss(losses, importance_weights)
     values = _transform(config).inverse(q_of_action[:-1])
     means = {"q/abs_td_error": tf.reduce_mean(tf.abs(errors)), "q/value": tf.reduce_mean(values)}
     return LossOutput(
@@ -66,6 +81,26 @@ def r2d2_loss(
         maxima={"q/max_value": tf.reduce_max(values)},
         priorities=priorities_of(errors, env_output, config),
     )
+
+
+def quantile_losses(quantiles: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
+    """The quantile Huber losses of n-step targets, float32 [T, B], zero where no transition follows.
+
+    Args:
+      quantiles: float32 [T + 1, B, N]: quantiles of the returns of the actions taken; the only argument through which
+        gradients flow.
+      bootstrap: float32 [T + 1, B, N]: quantiles of the returns from x_t to bootstrap from.
+      env_output: `reward`, `done` and `last` [T + 1, B].
+      config: settings of the targets.
+    """
+    r_t, discount_t, last_t = transitions_of(env_output, config)
+    transform, shape = _transform(config), tf.shape(bootstrap[1:])
+    # A target is linear in its bootstrap value: each quantile has its own, as if it were another sequence.
+    r_tn, discount_tn, last_tn = (tf.repeat(x, config.quantiles, axis=1) for x in (r_t, discount_t, last_t))
+    v_tn = tf.reshape(transform.inverse(bootstrap[1:]), tf.shape(r_tn))
+    targets = transform.apply(n_step_returns(r_tn, discount_tn, v_tn, config.n_steps, last_tn))
+    losses = q_learning.quantile_huber_losses(quantiles[:-1], tf.reshape(targets, shape))
+    return tf.where(last_t, 0.0, losses)
 
 
 def _transform(config: R2D2) -> ValueTransform:

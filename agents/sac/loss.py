@@ -31,7 +31,7 @@ def sac_loss(
         G_t = sum_{k < n} gamma^k (r_{t+k} - gamma alpha log pi(a' | x_{t+k+1})) + gamma^n min_i Q'_i(x_{t+n}, a')
         critics = mean(w sum_i (G_t - Q_i(x_t, a_t))^2) / 2
         actor = mean(alpha log pi(a | x_t) - min_i Q_i(x_t, a)),  where a and a' are fresh samples of the policy
-        temperature = alpha (entropy - target_entropy)
+        temperature = alpha (entropy - target_entropy),  0 if no step is followed by another
 
     Args:
       values: float32 [2, T, B]: Q_i(x_t, a_t) of the actions taken.
@@ -54,13 +54,14 @@ def sac_loss(
     squares = tf.reduce_sum(tf.square(errors), axis=0)
     acted_t = 1.0 - tf.cast(last_t[:steps], tf.float32)
     entropy = -mean(log_prob[:steps], acted_t)
+    excess = tf.where(tf.reduce_any(acted_t > 0.0), entropy - target_entropy, 0.0)  # a mean over nothing says nothing
     critics = 0.5 * tf.reduce_mean(importance_weights * squares)
     actor = tf.reduce_mean(acted_t * (alpha * log_prob[:steps] - tf.reduce_min(fresh_values, axis=0)))
     return LossOutput(
         {
             "critics": critics,
             "actor": actor,
-            "temperature": temperature * tf.stop_gradient(entropy - target_entropy),
+            "temperature": temperature * tf.stop_gradient(excess),
         },
         metrics={
             "loss/total": critics + actor,

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
 from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
 from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
-from seed_rl.settings import Count, OneOf, Within
+from seed_rl.settings import Count, OneOf, Place, Within
 from seed_rl.specs import EnvSpec
 
 CONTROLS = {
@@ -62,7 +62,6 @@ class DMLab(EnvConfig):
     suite: ClassVar[str] = "dmlab"
     task_setting: ClassVar[str] = "level"
     repeatable: ClassVar[bool] = False  # a simulator that has been used does not repeat the episode of a seed
-    places_written: ClassVar[tuple[str, ...]] = ("level_cache",)
 
     level: str = "rooms_watermaze"
     """Name of a DMLab-30 level, or full path of any other level, such as `contributed/psychlab/visual_search`."""
@@ -79,11 +78,11 @@ class DMLab(EnvConfig):
     instructions: bool | None = None
     """Whether observations include the level's instruction; None: only in levels that give some (`language_...`).
     Observations then consist of `frame` and `instruction`, uint16 [16]: an id for each word, then zeros."""
-    dataset_path: str = ""
+    dataset_path: Annotated[str, Place()] = ""
     """Directory on the actors' machines with the pictures that two psychlab levels show."""
-    runfiles_path: str = ""
+    runfiles_path: Annotated[str, Place()] = ""
     """Directory on the actors' machines with the simulator's files; empty: the package's own."""
-    level_cache: str = ""
+    level_cache: Annotated[str, Place(is_written=True)] = ""
     """Cache of compiled maps that all actors share: a directory, or a URL for fsspec; empty: no cache."""
     renderer: Annotated[str, OneOf("software", "hardware")] = "software"
     """Whether to render in software, or in hardware, which needs a GPU."""

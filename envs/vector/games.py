@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from seed_rl.envs.base import UniformVectorEnv
 
@@ -53,8 +53,10 @@ class GamesVectorEnv(UniformVectorEnv):
             self._rngs = [np.random.default_rng(seed + n * self._players) for n in range(len(self._games))]
         return self._batch([each for n in range(len(self._games)) for each in self._begin(n)]), {}
 
-    def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all games with actions [E, ...]."""
+        if not isinstance(actions, np.ndarray):  # of a Dict or Tuple: an object for each row
+            actions = np.fromiter(iterate(self.action_space, actions), object, self.num_envs)
         observations: list[Any] = []
         numbers, last = np.zeros((3, self.num_envs)), np.full(self.num_envs, None)
         for n, own in enumerate(np.split(actions, len(self._games))):

@@ -5,7 +5,7 @@ Shapes: E environments, N values, which are A actions or the values of K choices
 
 import copy
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure, spec_of
 from seed_rl.envs.vector.final import final_observations, replaced
-from seed_rl.specs import LEGAL_ACTIONS, choices_of
+from seed_rl.specs import LEGAL_ACTIONS, MultiDiscreteSpec, choices_of
 
 _METHOD = "action_masks"
 USUAL_PLACES = ("action_mask", "legal_action_mask", _METHOD)
@@ -45,7 +45,7 @@ def with_mask(env: gymnasium.Env, name: str, setting: str, known: list[tuple[str
     """
     known += [] if known else [_found(env, name, places_of(setting))]
     place, size = known[0]
-    return _MaskInObservation(env, place, size) if place else env
+    return _MaskInObservation(env, name, place, size) if place else env
 
 
 def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", in_info: bool = False) -> VectorEnv:
@@ -86,9 +86,9 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
 class _MaskInObservation(gymnasium.Wrapper):
     """Adds the mask that `info` or a method gives to the observation, under the same name; zeros if it is absent."""
 
-    def __init__(self, env: gymnasium.Env, place: str, size: int):
+    def __init__(self, env: gymnasium.Env, name: str, place: str, size: int):
         super().__init__(env)
-        self._place, self._absent = place, np.zeros(size, np.bool_)
+        self._name, self._place, self._absent = name, place, np.zeros(size, np.bool_)
         self.observation_space = spaces.Dict({**named(env.observation_space), place: spaces.MultiBinary(size)})
 
     def reset(self, **options: Any) -> Any:
@@ -98,7 +98,7 @@ class _MaskInObservation(gymnasium.Wrapper):
         return self._with_mask(*self.env.step(action))
 
     def _with_mask(self, observation: Any, *rest: Any) -> Any:
-        mask = _mask_of(self.env, self._place, rest[-1])
+        mask = _mask_of(self.env, self._name, self._place, rest[-1])
         return {**named(observation), self._place: self._absent if mask is None else mask}, *rest
 
 
@@ -108,9 +108,10 @@ class _PackedMasks(VectorWrapper):
     def __init__(self, env: VectorEnv, name: str, place: str, keys: list[str], size: int, remedy: str):
         super().__init__(env)
         self._name, self._place, self._keys, self._size = name, place, keys, size
-        choices = choices_of(spec_of(env).action)
+        action = spec_of(env).action
+        choices = choices_of(action)
         self._combined: tuple[int, ...] = ()
-        if len(choices) > 1 and size == math.prod(choices) != sum(choices):
+        if isinstance(action, MultiDiscreteSpec) and size == math.prod(choices) != sum(choices):
             self._combined, choices = choices, (size,)
             self.single_action_space = spaces.Discrete(size)
             self.action_space = batch_space(self.single_action_space, env.num_envs)
@@ -141,10 +142,11 @@ class _PackedMasks(VectorWrapper):
 
     def _packed(self, observation: Any, info: Any, ended: np.ndarray) -> dict[str, Any]:
         parts = [observation[key] for key in self._keys] or [info[self._place]]
-        mask = np.concatenate([np.reshape(part, (len(ended), -1)) for part in parts], axis=1) != 0
+        mask = np.concatenate([np.reshape(part, (len(ended), -1)) for part in parts], axis=1)
         if mask.shape[1] != self._size:
             had = f"{self._place} had {self._size} values in the first reset"
             raise CannotBuild(f"{self._name}: {had}, but came with {mask.shape[1]}")
+        mask = _flags(mask, f"{self._name}: {self._place}")
         possible = np.logical_or.reduceat(mask, self._starts, axis=1).all(axis=1) | ended
         if not possible.all():
             where = f"environment {possible.argmin()} of {len(possible)}"
@@ -163,10 +165,10 @@ def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str,
         return "", 0
     where = "reset"
     try:
-        masks = _masks_of(env, places, env.reset())
+        masks = _masks_of(env, name, places, env.reset())
         where = "step"
         # If `Gym.action_mask` names the place, a mask that is not in the reset is an error anyway.
-        later = {} if masks or places != USUAL_PLACES else _masks_of(env, places, env.step(_an_action(env)))
+        later = {} if masks or places != USUAL_PLACES else _masks_of(env, name, places, env.step(_an_action(env)))
     except (Exception, SystemExit) as error:  # an environment may raise anything
         raise failure(f"{name} failed in {where}", error) from error
     _refuse(name, later)
@@ -191,18 +193,39 @@ def _refuse(name: str, places: Collection[str]) -> None:
         )
 
 
-def _masks_of(env: gymnasium.Env, places: tuple[str, ...], returned: Any) -> dict[str, np.ndarray]:
+def _masks_of(env: gymnasium.Env, name: str, places: tuple[str, ...], returned: Any) -> dict[str, np.ndarray]:
     """The masks after a reset or step, given what it has returned, by place."""
     info = returned[-1] if isinstance(returned, tuple) and returned and isinstance(returned[-1], Mapping) else {}
-    masks = {place: _mask_of(env, place, info) for place in places}
+    masks = {place: _mask_of(env, name, place, info) for place in places}
     return {place: mask for place, mask in masks.items() if mask is not None}
 
 
-def _mask_of(env: gymnasium.Env, place: str, info: Mapping[str, Any]) -> np.ndarray | None:
+def _mask_of(env: gymnasium.Env, name: str, place: str, info: Mapping[str, Any]) -> np.ndarray | None:
     mask = env.get_wrapper_attr(place)() if place == _METHOD and env.has_wrapper_attr(place) else info.get(place)
     if mask is None:
         return None
-    return np.concatenate([*map(np.ravel, mask)] if isinstance(mask, tuple | list) else [np.ravel(mask)]) != 0
+    return _flags(np.concatenate([*_parts_of(mask, env.action_space)]), f"{name}: {place}")
+
+
+def _parts_of(mask: Any, space: Any) -> Iterator[np.ndarray]:
+    """The masks of choices, in their order: of a Dict they may be a dictionary, without what has no choices."""
+    if isinstance(mask, Mapping):
+        for key, own in space.items():
+            yield from _parts_of(mask.get(key, ()), own)
+    elif isinstance(mask, tuple | list):
+        for own in mask:
+            yield np.ravel(own)
+    elif mask is not None:
+        yield np.ravel(mask)
+
+
+def _flags(mask: np.ndarray, subject: str) -> np.ndarray:
+    """A mask as bool; raises CannotBuild unless it holds 0 and 1, or booleans."""
+    legal = mask == 1
+    if not (fine := legal | (mask == 0)).all():
+        odd = mask[~fine][0]
+        raise CannotBuild(f"{subject} must hold 1 for each legal action and 0 for the others, but holds {odd}")
+    return legal
 
 
 def named(observation: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure, one_of
 from seed_rl.envs.vector.final import final_numbers
 from seed_rl.system import children
 from seed_rl.system.files import explained
@@ -69,8 +69,7 @@ class ProcessVectorEnv(UniformVectorEnv):
         self.processes: list[_Process] = []
         try:
             for index in range(len(makers)):
-                title = f"environment {index} of {len(makers)} of {name}" if len(makers) > 1 else name
-                self.processes.append(_Process(title, self._folder))
+                self.processes.append(_Process(one_of(index, len(makers), name), self._folder))
             self._guard = children.guard_of([process.pid for process in self.processes], self._folder)
             made = self._ask("make", [(name, maker) for maker in pickled])
         except BaseException:
@@ -87,7 +86,8 @@ class ProcessVectorEnv(UniformVectorEnv):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments with actions [E, ...]."""
-        results = self._ask("step", np.split(np.asarray(actions), self._starts[1:]))
+        cuts = [slice(start, start + size) for start, size in zip(self._starts, self._sizes, strict=True)]
+        results = self._ask("step", [_part(actions, cut) for cut in cuts])
         observations, *flags, finals, numbers, ended = zip(*results, strict=True)
         reward, terminated, truncated = map(np.concatenate, flags)
         info: dict[str, Any] = {}
@@ -132,6 +132,13 @@ class ProcessVectorEnv(UniformVectorEnv):
             process.wait()
             process.answers.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _part(actions: Any, cut: slice) -> Any:
+    """Rows of actions, arrays [E, ...] or nests of them."""
+    if isinstance(actions, dict):
+        return {name: _part(own, cut) for name, own in actions.items()}
+    return tuple(_part(own, cut) for own in actions) if isinstance(actions, tuple) else np.asarray(actions)[cut]
 
 
 def _joined(parts: Sequence[Any]) -> Any:

@@ -12,7 +12,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector import frames
+from seed_rl.envs.vector.actions import flat_actions
 from seed_rl.envs.vector.final import final_numbers, final_observations, replaced
 from seed_rl.envs.vector.masks import USUAL_PLACES
 
@@ -27,7 +29,6 @@ _SENT_AS = {
 _OUTSIDE = np.empty(0)
 """The result of converting choices that are not in their space."""
 _NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
-_MOST_CHOICES = 1000
 
 
 class SameStep(VectorWrapper):
@@ -109,7 +110,8 @@ class FlatVectorEnv(VectorWrapper):
       name is replaced by its position.
 
     Actions: a Box of floats of any shape becomes a float32 vector without the components whose bounds are equal; a Box
-    of integers and MultiBinary become MultiDiscrete; choices are numbered from 0.
+    of integers and MultiBinary become MultiDiscrete; choices are numbered from 0; a Dict or Tuple becomes one vector,
+    `Mixed` if it has choices and numbers.
     """
 
     def __init__(
@@ -142,7 +144,7 @@ class FlatVectorEnv(VectorWrapper):
         named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in parts}
         self.single_observation_space = named[""] if "" in named else spaces.Dict(named)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
-        self.single_action_space, self._to_action = _action_space(env.single_action_space)
+        self.single_action_space, self._to_action = flat_actions(env.single_action_space)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -224,6 +226,7 @@ def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str], always: Sequence[str])
 
 def _part(leaf: _Leaf, frame_size: int, grayscale: bool) -> _Part:
     name, space, path = leaf
+    check_size(f"observation {name}".rstrip(), space, f": keys = ('-{name}',) drops it" if name else "")
     flags: Any = np.bool_  # valid for a Box, despite its annotations
     if isinstance(space, spaces.Box):
         if (as_frames := frames.converted(space, frame_size, grayscale)) is not None:
@@ -262,38 +265,3 @@ def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[Any], np.ndarra
 def _bits(values: Any) -> np.ndarray:
     bits = np.asarray(values, np.bool_)
     return bits if np.array_equal(bits, values) else _OUTSIDE
-
-
-def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]:
-    """The flat action space, and the conversion of its actions [E, ...] to the environment's own."""
-    shape: Any = space.shape
-    dtype: Any = space.dtype
-    if isinstance(space, spaces.Discrete):
-        start = np.asarray(space.start, dtype)
-        return spaces.Discrete(int(space.n)), lambda a: a.astype(dtype) + start
-    if isinstance(space, spaces.MultiBinary):
-        space = spaces.MultiDiscrete(np.full(shape, 2))
-    elif isinstance(space, spaces.Box) and np.issubdtype(dtype, np.integer):
-        ranges = space.high.astype(float) - space.low.astype(float) + 1
-        if np.any(ranges > _MOST_CHOICES):
-            raise ValueError(f"a Box of integer actions may have at most {_MOST_CHOICES} values each, got {space}")
-        space = spaces.MultiDiscrete(ranges.astype(np.int64), start=space.low.astype(np.int64))
-    if isinstance(space, spaces.MultiDiscrete):
-        starts = space.start.ravel()
-        return spaces.MultiDiscrete(space.nvec.ravel()), lambda a: (a + starts).astype(dtype).reshape(-1, *shape)
-    if isinstance(space, spaces.Box):
-        if not np.issubdtype(dtype, np.floating) or not space.is_bounded():
-            raise ValueError(f"a Box of actions must be numeric and bounded on all sides, got {space}")
-        low, high = space.low.ravel(), space.high.ravel()
-        free = np.flatnonzero(low < high)
-        if not len(free):  # there is only one possible action
-            return spaces.Discrete(1), lambda a: np.broadcast_to(space.low, (len(a), *shape))
-
-        def widened(actions: np.ndarray) -> np.ndarray:
-            whole = np.repeat(low[np.newaxis], len(actions), axis=0)
-            # After rounding to float32, a bound may lie slightly outside.
-            whole[:, free] = np.clip(actions.astype(dtype), low[free], high[free])
-            return whole.reshape(-1, *shape)
-
-        return spaces.Box(low[free].astype(np.float32), high[free].astype(np.float32), dtype=np.float32), widened
-    raise ValueError(f"actions must be Discrete, MultiDiscrete, MultiBinary or a bounded Box, got {space}")

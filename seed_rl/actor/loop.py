@@ -42,7 +42,7 @@ class Actor:
     """Steps environments for a learner until its run is over or `stop`, across restarts of the learner.
 
     Environments are built once. When the connection is lost, they abandon their episodes, are reset, and rejoin the
-    learner under a new run id.
+    learner.
     """
 
     connect: Callable[[], LearnerClient]
@@ -50,6 +50,8 @@ class Actor:
     """Number of groups; None: as many as the learner asks for."""
     envs_per_group: int | None = None
     """Size of a group; None: what the learner asks for."""
+    run_id: str = ""
+    """Name under which to join; "": a random one each time."""
 
     def __post_init__(self) -> None:
         self._delays = growing_delays(_LONGEST_PAUSE)
@@ -107,7 +109,9 @@ class Actor:
         num_groups, envs_per_group = self.num_groups or asked.num_groups, self.envs_per_group or asked.envs_per_group
         self._build(ActorSettings(asked.env, num_groups, envs_per_group))
         spec = spec_of(self._envs[0])
-        lease = client.join(secrets.token_hex(8), spec, [env.num_envs for env in self._envs], _RPC_SECONDS)
+        lease = client.join(
+            self.run_id or secrets.token_hex(8), spec, [env.num_envs for env in self._envs], _RPC_SECONDS
+        )
         self._delays = growing_delays(_LONGEST_PAUSE)
         num_envs = sum(env.num_envs for env in self._envs)
         _log.info("joined with %d environments in %.1f s", num_envs, time.monotonic() - started)
@@ -138,7 +142,7 @@ class Actor:
         self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
         for build in builds:
             build.result()
-        mode = self._envs[0].metadata.get("autoreset_mode")
+        mode = (self._envs[0].metadata or {}).get("autoreset_mode")
         if mode != AutoresetMode.SAME_STEP:
             raise registry.CannotBuild(
                 f"environments must reset in the step that ends an episode (SAME_STEP autoreset), but those of suite "

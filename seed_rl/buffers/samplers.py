@@ -87,10 +87,13 @@ class Sampler(abc.ABC):
           int32 [m]: the slots evicted to make room, oldest first.
 
         Raises:
-          ValueError: n exceeds the capacity; a priority is negative, not finite or too large for float32.
+          ValueError: n exceeds the capacity; a slot is inside or repeated; a priority is negative, not finite or too
+            large for float32.
         """
         priorities = _checked(slots, priorities)
-        self._check_room(slots)
+        self._check_new(slots)
+        if (inside := self._priorities[slots] > 0).any():
+            raise ValueError(f"slot {slots[inside][0]} is already inside")
         num_evicted = max(0, self._size + len(slots) - self.capacity)
         evicted = self._order[self._ring(np.arange(num_evicted))]
         self._oldest = (self._oldest + num_evicted) % self.capacity
@@ -113,9 +116,12 @@ class Sampler(abc.ABC):
           priorities: float [n], as in `insert`.
 
         Raises:
-          ValueError: a priority is negative, not finite or too large for float32.
+          ValueError: a slot is not inside; a priority is negative, not finite or too large for float32.
         """
-        self._set(slots, _checked(slots, priorities))
+        priorities = _checked(slots, priorities)
+        if (outside := self._priorities[slots] == 0).any():
+            raise ValueError(f"slot {slots[outside][0]} is not inside")
+        self._set(slots, priorities)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """The state for `set_state`, as arrays that can be saved without pickle.
@@ -144,7 +150,7 @@ class Sampler(abc.ABC):
             raise ValueError(f"the state of a replay has {sorted(expected)}, not {sorted(state)}")
         slots = np.asarray(state["slots"], np.int32)
         priorities = _checked(slots, state["priorities"])
-        self._check_room(slots)
+        self._check_new(slots)
         generator = json_object(np.asarray(state["generator"], np.uint8).tobytes())
         before = self.slots
         self._generator.bit_generator.state = generator
@@ -160,9 +166,11 @@ class Sampler(abc.ABC):
         """Stores the priorities of `slots`, float64 [n]; zero for slots that are no longer inside."""
         self._priorities[slots] = priorities
 
-    def _check_room(self, slots: np.ndarray) -> None:
+    def _check_new(self, slots: np.ndarray) -> None:
         if len(slots) > self.capacity:
             raise ValueError(f"{len(slots)} sequences do not fit into a replay with a capacity of {self.capacity}")
+        if len(np.unique(slots)) < len(slots):
+            raise ValueError("a slot is given twice")
 
 
 def _checked(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Progress display of a run: a live panel on a terminal, plain lines elsewhere."""
 
+import collections
 import contextlib
 import dataclasses
 import math
@@ -33,6 +34,7 @@ _BESIDE_CURVE = 26  # characters taken by border, label and value
 _LOSSES = 4  # loss terms shown next to the total
 _VARIES_AFTER = {"milestone": ",", "learning": ":"}
 """Separators after which a status has numbers that change with every row."""
+_RATE_SECONDS = 60.0
 _LOCAL_MODES = 3  # index into the list returned by termios.tcgetattr
 
 
@@ -52,9 +54,9 @@ def _plain(number: float) -> str:
     return f"{number:.2f}" if abs(number) < 1000 else f"{number:.0f}"
 
 
-def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]]) -> str:
-    """Describe the next milestone and when this run would reach it at its current speed."""
-    frames, rate = row["env_frames"], row["frames_per_second"]
+def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]], rate: float) -> str:
+    """Describe the next milestone and when this run would reach it at a rate, frames/s."""
+    frames = row["env_frames"]
     reached = row.get("eval/episode_return", row.get("episode_return", -math.inf))
     for value, usual in sorted(milestones):
         if rate > 0 and usual > frames and value > reached:
@@ -96,6 +98,7 @@ class RunDisplay:
         self._total_frames = self.experiment.total_frames
         self._row: Mapping[str, float] = {}
         self._status: dict[str, str] = {}
+        self._recent: collections.deque[tuple[float, float]] = collections.deque()  # seconds and frames of rows
         self._printed = {"learning": "", "milestone": ""}
         self._monitor = LearningMonitor()
         self._echo, self._width, self._updates = False, 0, False
@@ -123,6 +126,10 @@ class RunDisplay:
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
         self._updates |= "loss/total" in row
+        if self._updates:
+            self._recent.append((row["seconds"], row["env_frames"]))
+            while self._recent[-1][0] - self._recent[0][0] > _RATE_SECONDS:
+                self._recent.popleft()
         self._row, self._status = row, self._status_of(row)
         for key, curve in self._curves.items():
             if key in row:
@@ -154,7 +161,7 @@ class RunDisplay:
             return {"connected": connected}
         if not self._updates:
             return {"starting": self._start_of(row), "connected": connected}
-        milestone = _milestone(row, self.experiment.milestones()) if "loss/total" in row else ""
+        milestone = _milestone(row, self.experiment.milestones(), self._rate(row)) if "loss/total" in row else ""
         agent = self.experiment.agent
         limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.emulates_bfloat16)
         return {"connected": connected, "bottleneck": limit, "milestone": milestone, "learning": learning}
@@ -170,13 +177,20 @@ class RunDisplay:
             f"after {missing:,.0f} more" if missing > 0 else "as soon as its unrolls are complete"
         )
 
+    def _rate(self, row: Mapping[str, float]) -> float:
+        """Return the frames/s of the last minute: those of a single row vary by a half on a machine that is shared."""
+        began, before = self._recent[0] if self._recent else (row["seconds"], 0.0)
+        seconds = row["seconds"] - began
+        return (row["env_frames"] - before) / seconds if seconds > 0 else row["frames_per_second"]
+
     def _progress(self) -> tuple[str, str, str, str]:
         """Format the share of frames done, their number, frames/s, and the remaining or total time."""
         frames, rate, seconds = (self._row[name] for name in ("env_frames", "frames_per_second", "seconds"))
         share = f"{min(100, math.floor(100 * frames / self._total_frames))}%"  # rounded down: 100 % means done
         if self._is_done(self._row):
             return share, short(frames), short(frames / seconds), f"done in {duration(seconds)}"
-        left = f"{duration((self._total_frames - frames) / rate)} left" if rate > 0 else ""
+        recent = self._rate(self._row)
+        left = f"{duration((self._total_frames - frames) / recent)} left" if recent > 0 else ""
         return share, short(frames), short(rate), left
 
     def _lines(self) -> list[str]:

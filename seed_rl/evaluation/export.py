@@ -1,4 +1,4 @@
-"""Exports a policy as a SavedModel that acts on a batch without seed_rl; the caller keeps the state."""
+"""Exports a policy as a SavedModel or ONNX model that acts on a batch without seed_rl; the caller keeps the state."""
 
 import contextlib
 import json
@@ -14,6 +14,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from seed_rl import __version__
 from seed_rl.evaluation.policy import Policy
+from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
 WEIGHTS = "policy.weights.h5"
@@ -65,9 +66,42 @@ def export(policy: Policy, directory: str, batch: int) -> None:
         _leave_compilation_to_the_server(new)
         if model is not None:
             model.save_weights(os.path.join(new, WEIGHTS))
-        about = {"seed_rl": __version__, "checkpoint": policy.checkpoint, "env_frames": policy.env_frames}
-        about |= {"batch": batch, "environment": str(policy.env_spec)}
+        about: dict[str, Any] = {"seed_rl": __version__, "checkpoint": os.path.basename(policy.checkpoint)}
+        about |= {"env_frames": policy.env_frames, "batch": batch, "environment": str(policy.env_spec)}
         pathlib.Path(new, ABOUT).write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
+
+
+def export_onnx(policy: Policy, path: str, batch: int) -> None:
+    """Write the greedy policy as an ONNX model with the inputs of the signature `greedy` of a SavedModel; see `export`.
+
+    Its outputs are `action` and `next_state_0`, `next_state_1`, ...: pass each as `state_...` of the next step, and the
+    action as `prev_action`. In the first call all of them are zeros.
+
+    Args:
+      policy: policy to export; loaded with `float32`.
+      path: output file, which is replaced.
+      batch: B, the number of environments per call.
+
+    Raises:
+      ImportError: tf2onnx is not installed.
+      OSError: the file can't be written.
+    """
+    import tf2onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        directory = os.path.join(folder, "export")
+        export(policy, directory, batch)
+        loaded = tf.saved_model.load(directory)  # holds the weights
+        greedy = loaded.signatures["greedy"]
+        inputs = greedy.structured_input_signature[1]
+
+        @tf.function(input_signature=[inputs], autograph=False)
+        def step(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:  # an output must not be named like an input
+            return {name if name == "action" else f"next_{name}": tensor for name, tensor in greedy(**inputs).items()}
+
+        model, _ = tf2onnx.convert.from_function(step, input_signature=[inputs], opset=18)
+    with complete_or_absent(path) as file:
+        file.write(model.SerializeToString())
 
 
 def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:

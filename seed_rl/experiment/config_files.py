@@ -12,7 +12,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import gin
 
@@ -21,12 +21,11 @@ from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gin_errors import sentence
 from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
-from seed_rl.foreign import described
+from seed_rl.foreign import described, shortened
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import Settings, did_you_mean, subclasses
+from seed_rl.settings import Settings, SettingsT, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
 
-SettingsT = TypeVar("SettingsT", bound=Settings)
 _SHIPPED = str(resources.files("seed_rl.configs"))
 gin.add_config_file_search_path(_SHIPPED)
 _including: list[str] = []  # stack of the gin files being read, each included by the previous one
@@ -245,7 +244,7 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
     free = (*_MAY_CHANGE, "total_frames") if schedule == "constant" else _MAY_CHANGE
     why = {"total_frames": f" (the {schedule} schedule of the learning rate depends on it)"}
     return [
-        f"{name} was {saved[name]!r} and is now {current[name]!r}{why.get(name, '')}"
+        f"{name} was {shortened(saved[name])} and is now {shortened(current[name])}{why.get(name, '')}"
         for name in current
         if name in saved and saved[name] != current[name] and not name.startswith(free)
     ]

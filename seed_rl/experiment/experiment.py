@@ -17,7 +17,7 @@ from seed_rl.envs.elsewhere import probed_spec
 from seed_rl.experiment.league import League
 from seed_rl.experiment.logs import Logs
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.settings import Count, NonNegative, OneOf, Settings, UnitInterval, Within
+from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
@@ -174,7 +174,7 @@ class Experiment(Settings):
     """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
     league: League | None = None
     """League of past policies as opponents, `@League()`, for games of several players; None: the agent plays all."""
-    init_from: str = ""
+    init_from: Annotated[str, Place()] = ""
     """Log directory of a run or one of its checkpoints (`runs/pong/best`), whose weights a new run starts with."""
     seed: Annotated[int, Within(0, 2**31 - 1)] = 1
     """Seed of weights, environments, actions and replay samples."""

@@ -14,7 +14,7 @@ from seed_rl import agents
 from seed_rl.envs import registry
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import read_json_object, shortened, without_gin
-from seed_rl.settings import subclasses
+from seed_rl.settings import subclasses, without_places
 from seed_rl.system.object_store import local_file
 
 SAVED = "config.json"
@@ -66,9 +66,7 @@ def rebuilt(settings: Mapping[str, Any], path: str) -> Experiment:
         experiment: Experiment = _rebuilt(Experiment, "", saved)
         if saved:
             raise ConfigError(f"unknown setting {', '.join(map(shortened, [*saved][:3]))}")
-        env = experiment.env
-        own = {field.name: field.default for field in dataclasses.fields(env) if field.name in env.places_written}
-        experiment = dataclasses.replace(experiment, env=dataclasses.replace(env, **own))
+        experiment = without_places(experiment, only_written=True)
     except (ImportError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} can't be used: {without_gin(error)}") from error
     for module in modules_named(experiment):

@@ -69,14 +69,14 @@ class Membership:
           Refused: too few ids are free.
         """
         self._expire()
-        groups = self._choose(group_sizes)
+        groups = self._choose(group_sizes, actor)
         lease = Lease(secrets.token_hex(16), tuple(groups))
         everyone = range(len(groups))
         self._sessions[lease.session] = _Session(actor, groups, self.clock(), set(everyone), set(everyone))
         return lease
 
-    def _choose(self, group_sizes: Sequence[int]) -> Sequence[GroupLease]:
-        """Reserve ids and seeds for groups of these sizes."""
+    def _choose(self, group_sizes: Sequence[int], actor: str) -> Sequence[GroupLease]:
+        """Reserve ids and seeds for an actor's groups of these sizes."""
         groups = []
         for size, device in zip(group_sizes, self._spread(group_sizes), strict=True):
             ids = tuple(heapq.heappop(self._free[device]) for _ in range(size))

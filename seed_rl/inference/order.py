@@ -119,7 +119,9 @@ class OrderedBatcher(Batcher):
                     chosen = [waiting[id(group)] for group in members]
                     kept = [entry for entry in self._requests if entry[1] not in chosen]
                     self._requests = collections.deque(kept)
-                    self._size -= sum(len(request.env_ids) for request in chosen)
+                    self._size -= (size := sum(len(request.env_ids) for request in chosen))
+                    if size > self.max_batch_size:
+                        raise OrderFailed(f"the next batch has {size} environments, at most are {self.max_batch_size}")
                     return chosen
                 self._changed.wait()
             return None

@@ -86,7 +86,7 @@ class CentralInference(Service):
         if env_spec != self.env_spec:
             raise Refused(
                 Refusal.FAILED_PRECONDITION,
-                f"the learner trains on environments with {self.env_spec}; the actor's have {env_spec}",
+                f"the agent acts in environments with {self.env_spec}; the client's have {env_spec}",
             )
         largest, players = self.threads[0].batcher.max_batch_size, self.players
         if not group_sizes or not all(1 <= size <= largest and size % players == 0 for size in group_sizes):

@@ -2,11 +2,14 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from seed_rl.foreign import enumerated, shortened
 from seed_rl.journal.segments import different
 
+_MOST_NOTES = 20
+_MOST_LETTERS = 100  # of a setting's name
 _QUANTITIES = {
     "run": "the start of a learner process",
     "join": "the environments that an actor got",
@@ -16,10 +19,10 @@ _QUANTITIES = {
 }
 
 
-def difference(first: Sequence[str], second: Sequence[str]) -> str:
+def difference(first: Iterable[str], second: Iterable[str]) -> str:
     """Describe the first difference between the lines of two journals in a sentence; "" if they are equal.
 
-    Settings and machines are compared as well, but differences there do not end the comparison.
+    The lines are read twice. Settings, versions and machines are compared as well; differences there do not end it.
     """
     first, second = _comparable(first, second), _comparable(second, first)
     notes: list[str] = []
@@ -28,24 +31,24 @@ def difference(first: Sequence[str], second: Sequence[str]) -> str:
     for one, other in itertools.zip_longest(first, second, fillvalue=""):
         if one.startswith("run ") and other.startswith("run "):
             start, other_start = (json.loads(line.removeprefix("run ")) for line in (one, other))
-            notes = notes or _changed(_flat(start), _flat(other_start))
+            notes = notes or _changed(start, other_start)
             updates, names = int(start["updates"]) - 1, start["variables"]
             if (start["updates"], start["frames"]) == (other_start["updates"], other_start["frames"]):
                 continue
         updates += (one or other) == "weights"
         if one != other:
             sentence = f"after {max(0, updates)} updates, {_quantity(one, other, names)}"
-            return "; ".join([sentence, *notes])
-    return "; ".join(["all of it is equal", *notes]) if notes else ""
+            return enumerated([sentence, *notes], _MOST_NOTES)
+    return enumerated(["all of it is equal", *notes], _MOST_NOTES) if notes else ""
 
 
-def _comparable(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+def _comparable(lines: Iterable[str], others: Iterable[str]) -> Iterator[str]:
     """Leave out digests of which the other journal has none: some are written with checkpoints, by the clock."""
     both = {key for key, _ in _keyed(others)}
-    return [line for key, line in _keyed(lines) if key is None or key in both]
+    return (line for key, line in _keyed(lines) if key is None or key in both)
 
 
-def _keyed(lines: Sequence[str]) -> Iterator[tuple[tuple[int, str] | None, str]]:
+def _keyed(lines: Iterable[str]) -> Iterator[tuple[tuple[int, str] | None, str]]:
     """Yield each line, with the number of its segment and of its updates if it is a digest."""
     segment = 0
     for line in lines:
@@ -64,16 +67,14 @@ def _quantity(one: str, other: str, names: Sequence[str]) -> str:
     return f"{' and '.join(kinds)} differ: {one[:60]!r} and {other[:60]!r}"
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{name} ") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat
-
-
 def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Describe what differs in the starts of two processes."""
+    flat, other_flat = (
+        {f"{part} {name}": each[part][name] for part in ("settings", "versions", "machine") for name in each[part]}
+        for each in (one, other)
+    )
     return [
-        f"{name} is {one.get(name)!r} and {other.get(name)!r}"
-        for name in {**one, **other}
-        if one.get(name) != other.get(name) and name not in ("updates", "frames")
+        f"{name[:_MOST_LETTERS]} is {shortened(flat.get(name))} and {shortened(other_flat.get(name))}"
+        for name in {**flat, **other_flat}
+        if flat.get(name) != other_flat.get(name)
     ]

@@ -11,13 +11,18 @@ kill at any byte leaves all complete chunks usable.
     digest 40 9f1c... 03e2...  digests of all variables after 40 updates, together and each
 """
 
+import dataclasses
 import errno
 import hashlib
+import io
+import itertools
 import os
+import re
 import threading
 import time
 import zlib
 from collections.abc import Iterator
+from typing import IO
 
 from seed_rl.foreign import shortened
 from seed_rl.system.files import explained
@@ -28,8 +33,10 @@ NAME = "journal.gz"
 _CHUNK_SECONDS = 10.0
 _CHUNK_BYTES = 64 * 1024  # before compression
 _GZIP = 31  # `wbits` of zlib for a gzip member
-_MOST_BYTES = 2**30  # of text, uncompressed
-_WINDOW = 2**16  # bytes, which unpack to at most 64 MB
+_MOST_BYTES = 2**28  # of memory for what all lines say
+_MOST_TEXT = 2**24  # bytes of a chunk's text
+_USUAL_BYTES = 2**23  # of memory for a chunk, more than usual
+_WINDOW = 2**16  # bytes read at a time
 
 
 class JournalError(Exception):
@@ -50,16 +57,16 @@ class Writer:
         self._lines: list[str] = []
         self._bytes = 0
         self._due = time.monotonic() + _CHUNK_SECONDS
-        end, self._count, self._link, self._left = 0, 0, "", _MOST_BYTES
+        self._end, self._count, self._link, self._left = 0, 0, "", _MOST_BYTES
         if os.path.exists(path):
             with open(path, "rb") as file:
-                for data, _, size in _chunks(file.read(), path):
-                    end, self._count, self._link = end + len(data), self._count + 1, _link(data)
-                    self._left -= size
-        if self._count and self._left < 2 * _CHUNK_BYTES:  # it ended before: a small chunk must not follow the gap
+                for self._end, self._link, text in _chunks(file, path):
+                    self._count += 1
+                    self._left -= _memory(text)
+        if self._count and self._left < _USUAL_BYTES:  # it ended before: a small chunk must not follow the gap
             self._left = 0
         self._file = open(path, "ab")  # noqa: SIM115
-        self._file.truncate(end)
+        self._file.truncate(self._end)
 
     def write(self, line: str) -> None:
         """Append a line, which is in the file after the next `flush` or a few seconds.
@@ -84,12 +91,13 @@ class Writer:
             self._due = time.monotonic() + _CHUNK_SECONDS
             if not lines or self._file.closed:
                 return
-            text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *lines, ""]).encode()
-            if (left := self._left - len(text)) <= 0:
+            text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *lines, ""])
+            if (left := self._left - _memory(text)) <= 0 or len(text) > _MOST_TEXT:
                 raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
             packer = zlib.compressobj(wbits=_GZIP)
-            data = packer.compress(text) + packer.flush()
-            self._count, self._link, self._left = self._count + 1, _link(data), left
+            data = packer.compress(text.encode()) + packer.flush()
+            self._count, self._left = self._count + 1, left
+            self._link = hashlib.sha256(data).hexdigest()[:16]
             self._file.write(data)
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -100,48 +108,60 @@ class Writer:
         self._file.close()
 
 
-def read(path: str) -> list[str]:
-    """Return the lines of a journal's complete chunks.
+@dataclasses.dataclass(frozen=True)
+class Lines:
+    """The lines of a journal's complete chunks. Each iteration reads the file anew, and holds one chunk in memory.
 
     Raises:
-      JournalError: there is no journal, or a chunk is damaged or missing.
+      JournalError: there is no journal, a chunk is damaged or missing, or what the lines say needs too much memory.
     """
-    try:
-        with local_file(path) as local, open(local, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise JournalError(f"there is no journal {path} ({error.strerror}): `--record` writes one") from error
-    lines = [line for _, own, _ in _chunks(data, path) for line in own]
-    if not lines:
-        raise JournalError(f"{path} has no complete chunk")
-    return lines
+
+    path: str
+
+    def __iter__(self) -> Iterator[str]:
+        left, line = _MOST_BYTES, ""
+        with (
+            explained(JournalError, f"there is no journal {self.path}, as `--record` writes it"),
+            local_file(self.path) as local,
+            open(local, "rb") as file,
+        ):
+            for _, _, text in _chunks(file, self.path):
+                left -= _memory(text)
+                if left <= 0:
+                    raise JournalError(f"{self.path} needs more than {_MOST_BYTES:,} bytes of memory")
+                for line in itertools.islice(io.StringIO(text), 1, None):
+                    yield line.removesuffix("\n")
+        if not line:
+            raise JournalError(f"{self.path} has no complete chunk")
 
 
-def _chunks(data: bytes, path: str) -> Iterator[tuple[bytes, list[str], int]]:
-    """Yield each complete chunk, its lines and the bytes of its text, and check that it follows the one before."""
-    number, link, begin, left = 0, "", 0, _MOST_BYTES
-    while begin < len(data):
-        unpacker, end, pieces = zlib.decompressobj(wbits=_GZIP), begin, []
+def _memory(text: str) -> int:
+    """Estimate the memory that the lines of a chunk take at most once they are understood, bytes."""
+    objects = sum(len(match[0]) for match in re.finditer(r"\n(?:run|join) [^\n]*", text))
+    return 2 * len(text) + 25 * objects + 200 * text.count("\ndigest ")
+
+
+def _chunks(file: IO[bytes], path: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the end of each complete chunk, its link and its text, after checking that it follows the one before."""
+    number, link, end, data = 0, "", 0, b""
+    while data := data or file.read(_WINDOW):
+        unpacker, own, text = zlib.decompressobj(wbits=_GZIP), hashlib.sha256(), bytearray()
         with explained(JournalError, f"chunk {number} of {path} is damaged", zlib.error, UnicodeDecodeError):
-            while not unpacker.eof and end < len(data) and left > 0:
-                pieces.append(unpacker.decompress(data[end : end + _WINDOW]))
-                left -= len(pieces[-1])
-                end += _WINDOW
-            head, *lines = b"".join(pieces).decode().splitlines() or [""]
-        if left <= 0:
-            raise JournalError(f"{path} has more than {_MOST_BYTES:,} bytes of text")
+            while data and not unpacker.eof:
+                text += unpacker.decompress(data, _MOST_TEXT + 1 - len(text))
+                if len(text) > _MOST_TEXT:
+                    raise JournalError(f"chunk {number} of {path} has more than {_MOST_TEXT:,} bytes of text")
+                rest = unpacker.unused_data or unpacker.unconsumed_tail
+                own.update(data[: len(data) - len(rest)])
+                end += len(data) - len(rest)
+                data = rest or (b"" if unpacker.eof else file.read(_WINDOW))
+            head, _, _ = (content := text.decode()).partition("\n")
         if not unpacker.eof:  # cut off by a kill
             return
-        end = min(end, len(data)) - len(unpacker.unused_data)
-        own, begin = data[begin:end], end
         if head != f"chunk {number} {link}".rstrip():
             expected = f"chunk {number} after {link or 'nothing'}"
             raise JournalError(
                 f"{path} has {shortened(head)} where {expected} was expected: a chunk is missing or changed"
             )
-        yield own, lines, sum(map(len, pieces))
-        number, link = number + 1, _link(own)
-
-
-def _link(chunk: bytes) -> str:
-    return hashlib.sha256(chunk).hexdigest()[:16]
+        number, link = number + 1, own.hexdigest()[:16]
+        yield end, link, content

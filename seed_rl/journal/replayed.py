@@ -15,6 +15,8 @@ from seed_rl.journal.segments import Differs, Segment, different
 from seed_rl.specs import GroupLease
 from seed_rl.transport.protocol import Refusal, Refused
 
+_PATIENCE = 25  # times that the learner waits for a batch, 0.2 s each, while nothing else is left to do
+
 
 class Replayed(Order):
     """The order of a segment. Groups that act no more in it wait until it ends."""
@@ -32,10 +34,14 @@ class Replayed(Order):
         self._end = segment.end if until is None or until > segment.end[0] else (until, None)
         self._changed = threading.Condition()
         self._closed = False
-        self._position = dict.fromkeys(segment.turns, 0)
-        self._groups = segment.groups
+        self._turns = {device: segment.turns(device) for device in segment.batches}
+        self._now = {device: next(turns, None) for device, turns in self._turns.items()}
+        self._left, self._groups = [*segment.acts], segment.groups
         self._refreshes = 0
         self._batchers: dict[int, OrderedBatcher] = {}  # by inference device
+        self._devices = 1
+        self._queues: dict[int, UnrollQueue] = {}  # by inference device
+        self._waits, self._seen = 0, (0, 0)  # calls of `ended` without progress
         self.checked = 0
         """Number of digests compared."""
 
@@ -46,50 +52,52 @@ class Replayed(Order):
         self.learned(updates, variables)
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        needed = self._segment.needed_after
-        joins = [self._segment.joins[actor] for actor in sorted(needed, key=lambda actor: needed[actor])]
-        return _RecordedLeases(joins, num_envs, num_devices)
+        self._devices = num_devices
+        return _RecordedLeases(self._segment.joins, num_envs, num_devices)
 
     def needs(self, actor: int) -> bool:
-        """Return whether the replay has come so far that it needs the actor with this number, or soon will.
+        """Return whether the replay has come so far that it needs the actor with this number, or soon will."""
+        return self._segment.needed_after[actor] <= self._refreshes + 1
 
-        Actors may join in any order: each gets the recorded lease that is needed next.
-        """
-        return self._segment.needed_after.get(actor, math.inf) <= self._refreshes + 1
+    def is_done(self, actor: int) -> bool:
+        """Return whether the actor with this number has acted for the last time."""
+        return not self._left[actor]
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
 
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
-                turn = self._turn(device)
-                return [self._groups[number] for number in turn] if turn else None
+                turn = self._now.get(device)
+                groups = [self._groups[number] for number in turn or ()]
+                if self._devices > 1 and any(
+                    env_id % self._devices != device for own in groups for env_id in own.env_ids
+                ):
+                    raise OrderFailed(f"the journal has a batch of device {device} with environments of another")
+                return groups or None
 
         self._batchers[device] = OrderedBatcher(max_batch_size, members)
         return self._batchers[device]
 
-    def _turn(self, device: int) -> tuple[int, ...] | None:
-        """Return the next turn of a device; None at its end."""
-        turns = self._segment.turns.get(device, [])
-        position = self._position.get(device, 0)
-        return turns[position] if position < len(turns) else None
-
     @contextlib.contextmanager
     def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+        self._queues[device] = queue
         yield
         with self._changed:
-            self._position[device] += 1
+            for number in self._now[device] or ():
+                self._left[self._segment.owners[number]] -= 1
+            self._now[device] = next(self._turns[device], None)
             self._changed.notify_all()
 
     @contextlib.contextmanager
     def refreshing(self) -> Iterator[None]:
-        if missing := self._segment.turns.keys() - self._batchers.keys():
+        if missing := self._turns.keys() - self._batchers.keys():
             raise OrderFailed(f"the run acted on inference device {min(missing)}, here are {len(self._batchers)}")
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or not any(map(self._turn, self._position)))
+            self._changed.wait_for(lambda: self._closed or not any(self._now.values()))
         yield
         with self._changed:
-            for device in self._position:
-                self._position[device] += self._turn(device) is not None
+            for device, turns in self._turns.items():
+                self._now[device] = next(turns, None)
             self._refreshes += 1
         for batcher in self._batchers.values():
             batcher.wake()
@@ -104,6 +112,11 @@ class Replayed(Order):
         self.checked += 1
 
     def ended(self, updates: int, frames: int) -> bool:
+        seen = updates, sum(map(len, self._queues.values()))
+        waits = seen == self._seen and not any(self._now.values())
+        self._waits, self._seen = self._waits + 1 if waits else 0, seen
+        if self._waits > _PATIENCE:
+            raise OrderFailed(f"the journal has too few batches for update {updates + 1}")
         return updates >= self._end[0] and (self._end[1] is None or frames >= self._end[1])
 
     def close(self) -> None:
@@ -113,15 +126,14 @@ class Replayed(Order):
 
 
 class _RecordedLeases(Membership):
-    """Gives each actor the first recorded lease with groups of its sizes that no other has."""
+    """Gives an actor the recorded lease whose number is its run id, once."""
 
     def __init__(self, joins: Sequence[Sequence[GroupLease]], num_envs: int, num_devices: int):
         super().__init__(num_envs, 0, math.inf, num_devices=num_devices)
-        self._joins = list(joins)
+        self._joins = {str(number): join for number, join in enumerate(joins)}
 
-    def _choose(self, group_sizes: Sequence[int]) -> Sequence[GroupLease]:
-        for join in self._joins:
-            if [len(group.env_ids) for group in join] == list(group_sizes):
-                self._joins.remove(join)
-                return join
-        raise Refused(Refusal.RESOURCE_EXHAUSTED, "no further actor took part in the recorded run")
+    def _choose(self, group_sizes: Sequence[int], actor: str) -> Sequence[GroupLease]:
+        join = self._joins.pop(actor.partition(" ")[0], ())
+        if [len(group.env_ids) for group in join] != list(group_sizes):
+            raise Refused(Refusal.RESOURCE_EXHAUSTED, "no further actor took part in the recorded run")
+        return join

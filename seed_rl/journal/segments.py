@@ -1,20 +1,28 @@
 """The content of a journal: a segment for each process that was the learner of the run."""
 
+import array
+import bisect
 import dataclasses
+import functools
 import hashlib
+import itertools
 import json
+import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from seed_rl.foreign import json_object, shortened
-from seed_rl.journal.file import JournalError, read
+from seed_rl.journal.file import JournalError, Lines
 from seed_rl.specs import GroupLease
 
 WEIGHTS = ()
 """Takes the place of a batch where acting gets new weights."""
+_MOST_DEVICES = 256
+_DIGEST = re.compile(r"[0-9a-f]{16} (?:[0-9a-f]{4})+")
+_MOST_LETTERS = 100  # of a variable's name in a message
 
 
 class Differs(Exception):
@@ -29,28 +37,72 @@ class Segment:
     """Description of the process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
     joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
     """Groups of each actor, in the order in which they joined."""
-    needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
-    """Value of `refreshes` when each actor acted for the first time, by its index in `joins`."""
     owners: list[int] = dataclasses.field(default_factory=list)
     """Index in `joins` by the number of a group."""
-    turns: dict[int, list[tuple[int, ...]]] = dataclasses.field(default_factory=dict)
-    """Numbers of the groups of each batch, and `WEIGHTS` for new weights, in order, for each inference device."""
+    needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
+    """Value of `refreshes` when each actor acted for the first time, by its index in `joins`, in that order."""
+    acts: list[int] = dataclasses.field(default_factory=list)
+    """How often groups of an actor acted, by its index in `joins`."""
+    batches: dict[int, "array.array[int]"] = dataclasses.field(default_factory=dict)
+    """What `turns` yields, by inference device: `refreshes`, number of groups, and their numbers for each batch."""
     refreshes: int = 0
     """How often acting got weights, the first time before the first update."""
     digests: dict[int, str] = dataclasses.field(default_factory=dict)
     """`digest` of all variables by the number of updates behind them."""
     end: tuple[int, int | None] = (0, None)
     """Number of updates, and of frames where it matters, at the end."""
+    _turns: int = 0
+    _first: list[int] = dataclasses.field(default_factory=list)  # turn of each actor, in the order of `needed_after`
+    _last: list[int] = dataclasses.field(default_factory=list)  # turn of each actor, in the order of `joins`
 
     @property
     def begin(self) -> int:
         """Number of updates before the segment."""
         return self.start["updates"]  # type: ignore[no-any-return]
 
+    def join(self, groups: tuple[GroupLease, ...]) -> None:
+        """Add an actor with these groups."""
+        ids = [env_id for group in groups for env_id in group.env_ids]
+        sizes = {len(group.env_ids) for group in groups}
+        numbers = [*ids, *(group.seed for group in groups)]
+        if len(sizes) != 1 or 0 in sizes or len(set(ids)) < len(ids) or not all(0 <= n < 2**31 for n in numbers):
+            raise ValueError(f"expected groups of one size, and numbers from 0 to 2^31 - 1, got {shortened(groups)}")
+        self.owners += [len(self.joins)] * len(groups)
+        self.acts.append(0)
+        self._last.append(0)
+        self.joins.append(groups)
+
+    def act(self, device: int, *numbers: int) -> None:
+        """Add a batch of an inference device, of the groups with these numbers."""
+        self._turns += 1
+        for number in numbers:
+            actor = self.owners[number]
+            if actor not in self.needed_after:
+                self.needed_after[actor] = self.refreshes
+                self._first.append(self._turns)
+            self.acts[actor] += 1
+            self._last[actor] = self._turns
+        self.batches.setdefault(device, array.array("I")).extend((self.refreshes, len(numbers), *numbers))
+
     @property
     def groups(self) -> list[GroupLease]:
-        """Groups of all actors by the numbers that `turns` has."""
+        """Groups of all actors by the numbers that `turns` yields."""
         return [group for join in self.joins for group in join]
+
+    @property
+    def most_actors(self) -> int:
+        """Number of actors that are needed at a time, from the first to the last turn of each."""
+        last = sorted(self._last[actor] for actor in self.needed_after)
+        return max((n - bisect.bisect_left(last, turn) for n, turn in enumerate(self._first, 1)), default=0)
+
+    def turns(self, device: int) -> Iterator[tuple[int, ...]]:
+        """Yield the numbers of the groups of each batch of an inference device, and `WEIGHTS` for new weights."""
+        numbers, weights = iter(self.batches[device]), 0
+        for refreshes in numbers:
+            yield from itertools.repeat(WEIGHTS, refreshes - weights)
+            weights = refreshes
+            yield tuple(itertools.islice(numbers, next(numbers)))
+        yield from itertools.repeat(WEIGHTS, self.refreshes - weights)
 
 
 def load(path: str) -> list[Segment]:
@@ -59,13 +111,12 @@ def load(path: str) -> list[Segment]:
     Raises:
       JournalError: it is missing, damaged or not understood.
     """
-    lines = read(path)
     segments: list[Segment] = []
-    for number, line in enumerate(lines):
+    for number, line in enumerate(Lines(path)):
         try:
             _add(segments, line)
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, RecursionError) as error:
-            raise JournalError(f"line {number} of {path} is not understood: {error!r}") from error
+            raise JournalError(f"line {number} of {path} is not understood: {shortened(error)}") from error
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         segment.end = (segment.begin + max(0, segment.refreshes - 1), None)
         if following is not None:
@@ -76,8 +127,8 @@ def load(path: str) -> list[Segment]:
 def digest(arrays: Iterable[np.ndarray]) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of all arrays together, and 4 of each one."""
     whole, each = hashlib.sha256(), []
-    for array in arrays:
-        own = hashlib.sha256(np.ascontiguousarray(array).tobytes())
+    for values in arrays:
+        own = hashlib.sha256(np.ascontiguousarray(values).tobytes())
         whole.update(own.digest())
         each.append(own.hexdigest()[:4])
     return f"{whole.hexdigest()[:16]} {''.join(each)}"
@@ -87,16 +138,21 @@ def different(names: Sequence[str], one: str, other: str) -> str:
     """Say which of the variables with these names differ, given their digests; all if that can't be identified."""
     (_, _, first), (_, _, second) = one.partition(" "), other.partition(" ")
     pairs = zip(names, textwrap.wrap(first, 4), textwrap.wrap(second, 4), strict=False)
-    name, *others = [name for name, own, others in pairs if own != others] or names
-    return f"{name} differs" + (f", and {len(others)} more" if others else "")
+    name, *others = [name for name, own, others in pairs if own != others] or names or ["a variable"]
+    return f"{name[:_MOST_LETTERS]} differs" + (f", and {len(others)} more" if others else "")
 
 
-def beginning(lines: Sequence[str], update: int) -> list[str]:
-    """Return the lines of a journal up to the weights after an update."""
-    starts = [n for n, line in enumerate(lines) if line.startswith("run ") and json.loads(line[4:])["updates"] < update]
-    refreshes = update - int(json.loads(lines[starts[-1]][4:])["updates"]) + 1  # the first is not an update
-    weights = [n for n, line in enumerate(lines) if line == "weights" and n > starts[-1]]
-    return [*lines[: weights[refreshes - 1] + 1]]
+def beginning(lines: Iterable[str], update: int) -> Iterator[str]:
+    """Yield the lines of a journal, which are read twice, up to the weights after an update."""
+    begins = [json.loads(line[4:])["updates"] for line in lines if line.startswith("run ")]
+    last = max(number for number, begin in enumerate(begins, 1) if begin < update)
+    left, started = update - begins[last - 1] + 1, 0  # the first weights are not of an update
+    for line in lines:
+        yield line
+        started += line.startswith("run ")
+        left -= started == last and line == "weights"
+        if not left:
+            return
 
 
 def _add(segments: list[Segment], line: str) -> None:
@@ -106,24 +162,27 @@ def _add(segments: list[Segment], line: str) -> None:
         return
     segment = segments[-1]
     if word == "act":
-        device, *numbers = map(int, rest.split())
-        owners = {segment.owners[number] for number in numbers}
-        for actor in owners - segment.needed_after.keys():
-            segment.needed_after[actor] = segment.refreshes
-        segment.turns.setdefault(device, [WEIGHTS] * segment.refreshes).append(tuple(numbers))
+        segment.act(*_batch(rest))
     elif word == "weights":
         segment.refreshes += 1
-        for turns in segment.turns.values():
-            turns.append(WEIGHTS)
     elif word == "join":
-        groups = tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest))
-        segment.owners += [len(segment.joins)] * len(groups)
-        segment.joins.append(groups)
+        segment.join(tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest)))
     elif word == "digest":
         updates, _, values = rest.partition(" ")
+        if not _DIGEST.fullmatch(values):
+            raise ValueError(f"expected digests, got {shortened(values)}")
         segment.digests[int(updates)] = values
     else:
         raise ValueError(shortened(line))
+
+
+@functools.lru_cache(2**14)
+def _batch(text: str) -> tuple[int, ...]:
+    """Parse the device of a batch and the numbers of its groups."""
+    device, *numbers = map(int, text.split())
+    if not 0 <= device < _MOST_DEVICES or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise ValueError(f"expected a device below {_MOST_DEVICES} and different groups, got {shortened(text)}")
+    return device, *numbers
 
 
 def _start(start: dict[str, Any]) -> dict[str, Any]:
@@ -140,4 +199,6 @@ def _start(start: dict[str, Any]) -> dict[str, Any]:
     for values, kind in kinds:
         if type(values) is not kind:
             raise TypeError(f"expected a {kind.__name__}, got {shortened(values)}")
+    if not all(type(name) is str for name in start["variables"]):
+        raise TypeError("expected names of variables")
     return start

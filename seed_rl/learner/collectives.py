@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts, meet
-from seed_rl.system.signals import Stop
+from seed_rl.system.signals import OF_SCHEDULERS, Stop
 from seed_rl.transport.address import AddressError
 
 _log = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ def _ended_if_stuck() -> Iterator[None]:
     TensorFlow takes over SIGTERM, which is restored.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    numbers = (signal.SIGINT, *OF_SCHEDULERS) if is_main else ()
     before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
     with open(os.devnull, "w") as nowhere:
         faulthandler.dump_traceback_later(_REGISTRATION_SECONDS, exit=True, file=nowhere)

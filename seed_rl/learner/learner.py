@@ -172,15 +172,19 @@ class Learner:
             raise Diverged(f"gradients of {PATIENCE} updates in a row were not finite: the weights can't be helped")
 
     def _run_state(self) -> RunState:
+        counters, stats = self.progress.totals(), self.assembly.service.stats
+        if not counters["learner_updates"]:  # as long as nothing is learned, rows have the frames of acting
+            acted = stats.agent_steps * self.experiment.env.action_repeat
+            counters["env_frames"] = max(counters["env_frames"], min(acted, self.experiment.frames_before_update // 2))
         return RunState(
-            counters=self.progress.totals(),
+            counters=counters,
             gauges={
                 **self.progress.gauges(),
                 **self.assembly.source.gauges(),
                 "actors": self.assembly.service.membership.actors,
                 "environments": self.assembly.service.membership.leased,
             },
-            inference=dataclasses.asdict(self.assembly.service.stats),
+            inference=dataclasses.asdict(stats),
         )
 
     def close(self, over: bool = False) -> None:

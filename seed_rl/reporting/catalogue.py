@@ -47,7 +47,9 @@ METRICS = {
     "replay/ratio": Metric("replay/ratio", "", "mean number of samples per inserted sequence"),
     "league/score": Metric("league/score", "share", "mean of the last 200 results against members; a draw is 0.5"),
     "league/members": Metric("league/members", "members", "past policies in the league"),
-    "progress/env_frames": Metric("env_frames", "frames", "frames trained on, including action repeats; x-axis"),
+    "progress/env_frames": Metric(
+        "env_frames", "frames", "frames trained on (at first: acted), including repeats; x-axis"
+    ),
     "progress/agent_steps": Metric("agent_steps", "agent steps", "agent steps trained on"),
     "progress/acted_steps": Metric(
         "acted_steps", "agent steps", "agent steps since this start of the run, trained on or not"

@@ -46,6 +46,7 @@ class RunLog:
         # Reading the CPU utilisation opens a file, which fails if too many are open.
         self._no_load = Outage("CPU utilisation counters", "metrics lack time/cpu", _log, "read")
         self._load()  # starts the first measurement
+        self._late: dict[str, float] = {}  # seconds of work that began before its row, by name
         self._begin(self.state())
 
     def _begin(self, state: RunState) -> None:
@@ -79,6 +80,12 @@ class RunLog:
             sink.close()
         return row
 
+    def _share(self, name: str, grown: Mapping[str, float], elapsed: float) -> float:
+        """Return a share of the interval; work is counted when it ends, and what is too much goes to the next row."""
+        seconds = self._late.get(name, 0.0) + grown[f"{name}_seconds"]
+        self._late[name] = max(0.0, seconds - elapsed)
+        return min(seconds / elapsed, 1.0)
+
     def _load(self) -> dict[str, float]:
         with self._no_load.tolerated():
             return {"time/cpu": psutil.cpu_percent() / 100}
@@ -95,9 +102,9 @@ class RunLog:
             "frames_per_second": (now.counters["env_frames"] - last.counters["env_frames"]) / elapsed,
             "updates_per_second": self._updates / elapsed,
             "time/learner_waiting": self._waited / elapsed,
-            "time/inference_waiting": grown["waiting_seconds"] / elapsed,
-            "time/inference_blocked": grown["blocked_seconds"] / elapsed,
-            "time/inference_acting": grown["acting_seconds"] / elapsed,
+            **{
+                f"time/inference_{name}": self._share(name, grown, elapsed) for name in ("waiting", "blocked", "acting")
+            },
             **self._load(),
         }
         cycles = grown["groups_waiting_seconds"] + grown["groups_stepping_seconds"]

@@ -40,6 +40,11 @@ def divergence(log_rhos: Any, weights: Any) -> tf.Tensor:
     return tf.reduce_mean(weights * (_rhos(log_rhos) - 1.0 - tf.stop_gradient(tf.cast(log_rhos, tf.float32))))
 
 
+def clip_fraction(log_ratios: Any, weights: Any, epsilon: float) -> tf.Tensor:
+    """The fraction of ratios of PPO outside of 1 +- epsilon, float32 scalar; of those that `clipped_ratio_loss` has."""
+    return tf.reduce_mean(weights * tf.cast(tf.abs(_rhos(log_ratios) - 1.0) > epsilon, tf.float32))
+
+
 def clipped_share(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
     """The fraction of importance weights above `clip`, float32 scalar.
 

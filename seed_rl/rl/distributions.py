@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.rl import checks, masks, randomness
-from seed_rl.specs import ActionSpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+from seed_rl.specs import ActionSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
 
 
 class ActionDistribution(abc.ABC):
@@ -21,6 +21,8 @@ class ActionDistribution(abc.ABC):
 
     num_parameters: int
     """P, the number of parameters."""
+    num_deviations: int = 0
+    """Number of the last parameters that are deviations of continuous components."""
 
     @abc.abstractmethod
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
@@ -87,43 +89,57 @@ class Categorical(ActionDistribution):
         return tf.one_hot(actions, self.num_parameters)
 
 
-class MultiCategorical(ActionDistribution):
-    """K independent choices; the parameters are their concatenated logits."""
+class Joint(ActionDistribution):
+    """K independent choices, and then M numbers if there are any; the parameters of the parts follow each other.
 
-    def __init__(self, num_values: Sequence[int]):
-        self._choices = [Categorical(n) for n in num_values]
-        self.num_parameters = sum(num_values)
+    Actions are int32 [..., K], or with numbers float32 [..., K + M], in which choices are whole numbers.
+    """
+
+    def __init__(self, num_values: Sequence[int], numbers: ActionDistribution | None = None):
+        """Takes the number of values of each choice, and the distribution of the numbers, a scaled normal one."""
+        self._num_choices, self._numbers = len(num_values), numbers
+        self._parts = [*map(Categorical, num_values), *([] if numbers is None else [numbers])]
+        self.num_parameters = sum(own.num_parameters for own in self._parts)
+        self.num_deviations = 0 if numbers is None else numbers.num_deviations
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
-        seeds = randomness.split(seed, len(self._choices))
-        return tf.stack([own.sample(x, s) for own, x, s in self._zip(self._split(parameters), seeds)], axis=-1)
+        seeds = randomness.split(seed, len(self._parts))
+        return self._joined([own.sample(x, s) for own, x, s in self._zip(self._split(parameters), seeds)])
 
     def mode(self, parameters: Any) -> tf.Tensor:
-        return tf.stack([own.mode(logits) for own, logits in self._zip(self._split(parameters))], axis=-1)
+        return self._joined([own.mode(x) for own, x in self._zip(self._split(parameters))])
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
-        parts = self._zip(self._split(parameters), self._unstack(actions))
-        return tf.add_n([own.log_prob(logits, action) for own, logits, action in parts])
+        parts = self._zip(self._split(parameters), self._unjoined(actions))
+        return tf.add_n([own.log_prob(x, action) for own, x, action in parts])
 
     def entropy(self, parameters: Any) -> tf.Tensor:
-        return tf.add_n([own.entropy(logits) for own, logits in self._zip(self._split(parameters))])
+        return tf.add_n([own.entropy(x) for own, x in self._zip(self._split(parameters))])
 
-    def max_entropy(self, parameters: Any) -> tf.Tensor:
-        return tf.add_n([own.max_entropy(logits) for own, logits in self._zip(self._split(parameters))])
+    def max_entropy(self, parameters: Any) -> tf.Tensor | None:
+        if self._numbers is not None:
+            return None
+        return tf.add_n([own.max_entropy(x) for own, x in self._zip(self._split(parameters))])
 
     def features(self, actions: Any) -> tf.Tensor:
-        return tf.concat([own.features(action) for own, action in self._zip(self._unstack(actions))], axis=-1)
+        return tf.concat([own.features(action) for own, action in self._zip(self._unjoined(actions))], axis=-1)
 
-    def _zip(self, *parts: list[tf.Tensor]) -> Any:
-        return zip(self._choices, *parts, strict=True)
+    def _zip(self, *parts: Sequence[tf.Tensor]) -> Any:
+        return zip(self._parts, *parts, strict=True)
 
     def _split(self, parameters: Any) -> list[tf.Tensor]:
         checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
-        return tf.split(parameters, [own.num_parameters for own in self._choices], axis=-1)
+        return tf.split(parameters, [own.num_parameters for own in self._parts], axis=-1)
 
-    def _unstack(self, actions: Any) -> list[tf.Tensor]:
-        checks.check_shape("actions", actions, [*checks.static_shape(actions)[:-1], len(self._choices)])
-        return tf.unstack(actions, axis=-1)
+    def _joined(self, parts: list[tf.Tensor]) -> tf.Tensor:
+        choices = tf.stack(parts[: self._num_choices], axis=-1)
+        return choices if self._numbers is None else tf.concat([tf.cast(choices, tf.float32), parts[-1]], axis=-1)
+
+    def _unjoined(self, actions: Any) -> list[tf.Tensor]:
+        sizes = [self._num_choices, self.num_deviations]
+        checks.check_shape("actions", actions, [*checks.static_shape(actions)[:-1], sum(sizes)])
+        choices, numbers = tf.split(actions, sizes, axis=-1)
+        return [*tf.unstack(tf.cast(choices, tf.int32), axis=-1), *([] if self._numbers is None else [numbers])]
 
 
 class _ScaledNormal(ActionDistribution):
@@ -145,7 +161,7 @@ class _ScaledNormal(ActionDistribution):
         self._low, self._high = np.array(low, np.float32), np.array(high, np.float32)
         self._half = (self._high - self._low) / 2
         self._middle = self._low + self._half  # the sum of the bounds may overflow
-        self.num_parameters = 2 * len(self._low)
+        self.num_parameters, self.num_deviations = 2 * len(self._low), len(self._low)
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         mean, deviation = self._mean_and_deviation(parameters)
@@ -253,9 +269,9 @@ def distribution_of(spec: ActionSpec, initial_deviation: float = 1.0, clipped: b
     if isinstance(spec, DiscreteSpec):
         return Categorical(spec.n)
     if isinstance(spec, MultiDiscreteSpec):
-        return MultiCategorical(spec.n)
-    assert isinstance(spec, ContinuousSpec)
-    return (ClippedNormal if clipped else SquashedNormal)(spec.low, spec.high, initial_deviation)
+        return Joint(spec.n)
+    numbers = (ClippedNormal if clipped else SquashedNormal)(spec.low, spec.high, initial_deviation)
+    return Joint(spec.n, numbers) if isinstance(spec, MixedSpec) else numbers
 
 
 def _log_normal(u: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor) -> tf.Tensor:

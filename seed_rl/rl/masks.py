@@ -31,8 +31,15 @@ def legal_actions(packed: Any, choices: Sequence[int]) -> tf.Tensor:
 
 
 def masked(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
-    """Scores, float [..., N], with `ILLEGAL` and no gradient where `legal` is False; None: all actions are legal."""
-    return scores if legal is None else tf.where(legal, scores, ILLEGAL)
+    """Scores, float [..., N], with `ILLEGAL` and no gradient where `legal` is False; None: all actions are legal.
+
+    Further parameters behind the scores, [..., P] in all, stay as they are.
+    """
+    if legal is None:
+        return scores
+    if more := scores.shape[-1] - legal.shape[-1]:
+        legal = tf.concat([legal, tf.ones_like(scores[..., -more:], tf.bool)], axis=-1)
+    return tf.where(legal, scores, ILLEGAL)
 
 
 def legal_mean(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:

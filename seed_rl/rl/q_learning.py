@@ -1,6 +1,7 @@
-"""Q-learning from sequences: double Q-learning, n-step TD errors with rescaled values, sequence losses and priorities.
+"""Q-learning from sequences: double Q-learning, n-step TD errors with rescaled values, quantile regression, sequence
+losses and priorities.
 
-Shapes: T steps, B sequences, A actions. All computation is in float32.
+Shapes: T steps, B sequences, A actions, N quantiles. All computation is in float32.
 """
 
 from typing import Any
@@ -22,6 +23,14 @@ def q_of_actions(q: Any, actions: Any) -> tf.Tensor:
     q = tf.cast(q, tf.float32)
     # A product instead of a gather, whose gradient would be a scatter.
     return tf.reduce_sum(q * tf.one_hot(actions, tf.shape(q)[-1]), axis=-1)
+
+
+def quantiles_of_actions(quantiles: Any, actions: Any) -> tf.Tensor:
+    """float32 [T, B, N]: the quantiles in `quantiles`, float [T, B, N, A], of `actions`, integer [T, B]."""
+    checks.check_rank("quantiles", quantiles, 4)
+    shape = checks.static_shape(quantiles)
+    checks.check_shape("actions", actions, shape[:2])
+    return tf.reduce_sum(tf.cast(quantiles, tf.float32) * tf.one_hot(actions, shape[-1])[:, :, tf.newaxis], axis=-1)
 
 
 def double_q_values(online_q: Any, target_q: Any) -> tf.Tensor:
@@ -65,17 +74,38 @@ def n_step_td_errors(
     return tf.where(last_t, 0.0, tf.stop_gradient(target_tm1) - q_tm1)
 
 
-def sequence_loss(td_errors: Any, importance_weights: Any) -> tf.Tensor:
-    """mean_b(weight_b sum_t td_tb^2 / 2), a float32 scalar: summed over steps, averaged over sequences.
+def quantile_huber_losses(quantiles: Any, targets: Any) -> tf.Tensor:
+    """float32 [T, B]: the quantile Huber loss (Dabney et al. 2018, arXiv:1710.10044, equation 10 and algorithm 1).
+
+        sum_i mean_j |tau_i - (u_ij < 0)| L(u_ij),   u_ij = target_j - theta_i,   tau_i = (i + 1/2) / N,  i from 0
+
+    with L(u) = u^2 / 2 if |u| <= 1, else |u| - 1/2. A single quantile has half the Huber loss, L(u) / 2.
 
     Args:
-      td_errors: float [T, B].
+      quantiles: float [T, B, N]: theta, estimates of the quantiles tau of the returns.
+      targets: float [T, B, N]: equally likely returns; no gradient flows through them.
+    """
+    quantiles, targets = checks.float_arrays(3, quantiles=quantiles, targets=targets)
+    count = quantiles.shape[2]
+    u = tf.stop_gradient(targets)[:, :, tf.newaxis] - quantiles[..., tf.newaxis]  # [T, B, N, N]
+    taus = (tf.range(count, dtype=tf.float32)[:, tf.newaxis] + 0.5) / count
+    size = tf.abs(u)
+    huber = tf.where(size <= 1.0, 0.5 * tf.square(u), size - 0.5)
+    losses = tf.where(u < 0.0, 1.0 - taus, taus) * huber
+    return tf.reduce_sum(tf.reduce_mean(losses, axis=3), axis=2)
+
+
+def sequence_loss(losses: Any, importance_weights: Any) -> tf.Tensor:
+    """mean_b(weight_b sum_t loss_tb), a float32 scalar: summed over steps, averaged over sequences.
+
+    Args:
+      losses: float [T, B]: the losses of steps, such as half the square of TD errors.
       importance_weights: float [B], all one without prioritised replay; no gradient flows through them.
     """
-    (td_errors,) = checks.float_arrays(2, td_errors=td_errors)
-    checks.check_shape("importance_weights", importance_weights, checks.static_shape(td_errors)[1:])
+    (losses,) = checks.float_arrays(2, losses=losses)
+    checks.check_shape("importance_weights", importance_weights, checks.static_shape(losses)[1:])
     importance_weights = tf.cast(importance_weights, tf.float32)
-    return 0.5 * tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(tf.square(td_errors), axis=0))
+    return tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(losses, axis=0))
 
 
 def sequence_priorities(td_errors: Any, last_t: Any, eta: float = 0.9) -> tf.Tensor:

@@ -6,13 +6,26 @@ import subprocess
 from collections.abc import Sequence
 
 from seed_rl.actor.loop import Actor
+from seed_rl.envs.elsewhere import check_several
+from seed_rl.experiment import Experiment
 from seed_rl.runs.fleet import ActorEnd, ActorFailed, SupervisedFleet
-from seed_rl.system import children
+from seed_rl.system import children, signals
 from seed_rl.system.exit_codes import USAGE_ERROR
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGKILL also comes from the kernel
+_FROM_OUTSIDE = (signal.SIGKILL, *signals.ALL)  # SIGKILL also comes from the kernel
+
+
+def check_environments(experiment: Experiment) -> None:
+    """Check that this machine can have the environments of an actor and one of another.
+
+    Raises:
+      CannotBuild: it can't.
+    """
+    env, actors = experiment.env, experiment.actors
+    several = max(actors.envs_per_group, 2 * env.players if actors.groups_per_actor > 1 else 0)
+    check_several(env, several, *[env.players] * (actors.num_actors > 1))
 
 
 @dataclasses.dataclass(eq=False)
@@ -28,7 +41,7 @@ class LocalActors(SupervisedFleet):
     def _run(self, number: int, log: str) -> ActorEnd | None:
         def wait(process: subprocess.Popen[bytes]) -> int:
             with self._reachable(process):
-                return process.wait()
+                return self._wait(number, process)
 
         arguments = [*self._arguments(number), f"--server_address={self._address}"]
         command = children.seed_rl("actor", "--exit_with_parent", *arguments)
@@ -37,6 +50,9 @@ class LocalActors(SupervisedFleet):
             raise ActorFailed(f"actor {number} can't run: {how} (log: {log})")
         # An actor that ends after a signal exits with 128 plus the signal's number.
         return ActorEnd(how, any(code in (-number, 128 + number) for number in _FROM_OUTSIDE)) if code else None
+
+    def _wait(self, number: int, process: subprocess.Popen[bytes]) -> int:
+        return process.wait()
 
     def _arguments(self, number: int) -> Sequence[str]:
         return self.arguments

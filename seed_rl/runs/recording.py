@@ -10,6 +10,7 @@ from seed_rl.inference.order import FREE, Order, Synchronous
 from seed_rl.journal import file
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.recorded import Recorded
+from seed_rl.settings import without_places
 from seed_rl.system.files import explained
 from seed_rl.system.machine import instructions, processor, uses_onednn, versions
 
@@ -32,7 +33,8 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
     if not record:
         yield order
         return
-    start = {"settings": experiment.to_json(), "versions": versions(), "machine": machine}
+    settings = {**without_places(experiment).to_json(), "init_from": experiment.init_from}  # it may be bundled
+    start = {"settings": settings, "versions": versions(), "machine": machine}
     with explained(ConfigError, "the journal can't be continued", JournalError, OSError):
         journal = file.Writer(os.path.join(logdir, file.NAME))
     logs = experiment.logs

@@ -1,18 +1,24 @@
 """Executes a recorded run again."""
 
+import collections
+import contextlib
 import dataclasses
 import functools
 import gc
 import itertools
 import logging
 import os
+import re
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
+from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuilt
+from seed_rl.foreign import enumerated, shortened
 from seed_rl.foreign import number as checked_number
 from seed_rl.journal import file, segments
 from seed_rl.journal.file import JournalError
@@ -23,11 +29,16 @@ from seed_rl.runs.local_actors import LocalActors
 from seed_rl.runs.recording import deterministic
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
+from seed_rl.system.host_memory import free_host_memory
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
+
+_ACTOR_BYTES = 50 << 20  # of memory, without environments
+_ALWAYS_NEEDED = ("python", "tensorflow", "keras", "numpy", "gymnasium")
+_MOST_LETTERS = 200  # of a property in a message
 
 
 class Progress(NamedTuple):
@@ -46,7 +57,7 @@ class Progress(NamedTuple):
 
 
 def replay(
-    logdir: str, directory: str, begin: str = "", until: int | None = None, check: bool = True
+    logdir: str, directory: str, begin: str = "", until: int | None = None, check: bool = True, init_from: str = ""
 ) -> Iterator[Progress]:
     """Execute a recorded run.
 
@@ -56,6 +67,7 @@ def replay(
       begin: path of the checkpoint to begin at; "": the beginning of the run.
       until: number of updates to end at, with a checkpoint; None: the end of the journal.
       check: whether to compare digests.
+      init_from: weights that the run began with, if it did; those that a stranger's journal names are not looked up.
 
     Yields:
       Progress, with each row of metrics.
@@ -65,6 +77,8 @@ def replay(
       Differs: the replay came out differently.
     """
     parts = todo(os.path.join(logdir, file.NAME), begin, until)
+    if (named := parts[0].start["settings"].get("init_from")) and not (begin or init_from):
+        raise JournalError(f"{logdir} began with the weights of {shortened(named)}: give them as --init_from")
     end = parts[-1].end[0] if until is None else min(until, parts[-1].end[0])
     load_tensorflow()
     newest, checked = begin, 0
@@ -72,13 +86,11 @@ def replay(
         own = os.path.join(directory, f"segment-{number}")
         if newest:
             _copy(newest, own)
-        here = deterministic(segment.start["machine"]["threads"])
-        there = {**here, "environment": {}, **segment.start["machine"]}  # older records have less
-        if there != here:
-            raise JournalError(f"{logdir} was recorded on {there}, here is {here}")
+        there = {"environment": {}, **segment.start["machine"]}
+        _check_equal(there, deterministic(there["threads"]), logdir)
         order = Replayed(segment, until, check)
-        experiment = _experiment(segment)
-        actors = functools.partial(_Actors, segment, order, modules_needed(experiment))
+        experiment = _experiment(segment, init_from)
+        actors = functools.partial(_Actors, segment, order, experiment)
         with Run(experiment, own, actors=actors, order=order, native_log=True) as run:
             for row in run.train():
                 updates = int(row["learner_updates"])
@@ -89,7 +101,7 @@ def replay(
         newest = checkpoints.find(own, None)
 
 
-def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progress]:
+def fork(source: str, update: int, logdir: str, record: bool, init_from: str = "") -> Iterator[Progress]:
     """Replay the beginning of a recorded run, for a new run that continues from there with its own settings.
 
     Args:
@@ -97,6 +109,7 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
       update: number of updates after which the new run begins; it gets the checkpoint from there.
       logdir: log directory of the new run. If it has a checkpoint, nothing is done.
       record: whether the new run gets the journal of the beginning as well, to continue it.
+      init_from: see `replay`.
 
     Yields:
       Progress, with each row of metrics.
@@ -115,7 +128,7 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
     if not 1 <= update <= parts[-1].end[0]:
         raise JournalError(f"{path} ends after {parts[-1].end[0]} updates: there is no update {update} to fork at")
     with tempfile.TemporaryDirectory(prefix="seed_rl-fork-") as temporary:
-        for progress in replay(source, temporary, until=update):
+        for progress in replay(source, temporary, until=update, init_from=init_from):
             yield progress
         last = checkpoints.find(progress.logdir, None)
         if record:
@@ -123,8 +136,9 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
             digest = segments.digest(arrays[name] for name in names)
             os.makedirs(logdir, exist_ok=True)
             journal = file.Writer(own)
-            for line in [*segments.beginning(file.read(path), update), f"digest {update} {digest}"]:
+            for line in segments.beginning(file.Lines(path), update):
                 journal.write(line)
+            journal.write(f"digest {update} {digest}")
             journal.close()
         _copy(last, logdir)
 
@@ -173,26 +187,57 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
     parts = [each for each in parts if each.end != (each.begin, each.start["frames"])]
     parts = [each for number, each in enumerate(parts) if number == 0 or until is None or each.begin < until]
     for segment in parts:
-        _check_machine(segment, path)
+        experiment = _experiment(segment, "")
+        _check_machine(segment, experiment.env, path)
+        _check_actors(segment, experiment, path)
     return parts
 
 
-def _check_machine(segment: Segment, path: str) -> None:
-    here = {**versions(), "the processor": processor()}
-    there = {**segment.start["versions"], "the processor": segment.start["machine"]["processor"]}
-    ours = there.pop("seed_rl", "unknown")
-    if ours != here["seed_rl"]:  # the digests will say whether its code computes the same
-        _log.warning("recorded by seed_rl %s, replayed by %s", ours, here["seed_rl"])
-    different = [
-        f"{name} was {there[name]}, here {here.get(name, 'missing')}" for name in there if there[name] != here.get(name)
-    ]
-    if different:
-        raise JournalError(f"{path} can't be replayed here: {'; '.join(different)}")
+def _check_machine(segment: Segment, env: EnvConfig, path: str) -> None:
+    there = segment.start["versions"]
+    ours = versions()
+    if there.get("seed_rl") != ours["seed_rl"]:  # the digests will say whether its code computes the same
+        _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), ours["seed_rl"])
+    own = " ".join([*env.packages, *env.packages.values(), *env.modules])  # names of modules, and how to install them
+    needed = {*_ALWAYS_NEEDED, *re.findall(r"[\w-]+", own.lower().replace("_", "-"))}
+    recorded = {name: version for name, version in there.items() if name in needed}
+    recorded["the processor"] = segment.start["machine"]["processor"]
+    _check_equal(recorded, {**ours, "the processor": processor()}, path)
 
 
-def _experiment(segment: Segment) -> Experiment:
+def _check_actors(segment: Segment, experiment: Experiment, path: str) -> None:
+    """Check that the settings have environments for all actors, and this machine the memory for those at a time."""
+    most, needed = experiment.actors.num_envs, segment.most_actors
+    used = max((env_id for group in segment.groups for env_id in group.env_ids), default=0)
+    if used >= most or needed > 2 * most:  # one may act once more after another got its environments
+        raise JournalError(f"{path} has {needed} actors and environment {used}, its settings {most} environments")
+    if needed > (room := free_host_memory() // _ACTOR_BYTES):
+        raise JournalError(f"{path} needs {needed} actors at a time; the free memory here is enough for {room}")
+
+
+def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -> None:
+    """Raise a JournalError that names the difference if what was recorded of a machine is not the same here."""
+    was, now = _facts(there), _facts({name: here.get(name, "missing") for name in there})
+    if was != now:
+        gone, new = (
+            enumerated([fact[:_MOST_LETTERS] for fact in (one - other).elements()]) or "nothing more"
+            for one, other in ((was, now), (now, was))
+        )
+        raise JournalError(f"{path} can't be replayed here: it was recorded with {gone}, here is {new}")
+
+
+def _facts(machine: Mapping[str, Any]) -> collections.Counter[str]:
+    """Return a phrase for each property of a machine, or for each part of it."""
+    facts = []
+    for name, value in machine.items():
+        parts = [f"{key}={own}" for key, own in value.items()] if isinstance(value, dict) else value
+        facts += [f"{name} {part}" for part in (parts if isinstance(parts, list) else [parts])]
+    return collections.Counter(facts)
+
+
+def _experiment(segment: Segment, init_from: str) -> Experiment:
     """Rebuild the experiment of a segment, which reports to nobody and saves only at its end."""
-    experiment = rebuilt(segment.start["settings"], "the journal")
+    experiment = rebuilt({**segment.start["settings"], "init_from": init_from}, "the journal")
     logs = dataclasses.replace(
         experiment.logs, wandb_project="", film_interval_min=0.0, keep_every_frames=0, checkpoint_interval_s=1e9
     )
@@ -200,19 +245,43 @@ def _experiment(segment: Segment) -> Experiment:
 
 
 class _Actors(LocalActors):
-    """An actor process for each recorded lease, from shortly before it is needed."""
+    """An actor process for each recorded lease, from shortly before it is needed until it has acted for the last time.
 
-    def __init__(self, segment: Segment, order: Replayed, modules: Sequence[str], logs: str):
-        super().__init__(len(segment.joins), logs, on_failure=order.close)
-        self._joins, self._order, self._modules = segment.joins, order, modules
+    Each thread keeps one process at a time, in the order in which they act, so that as many as act at a time suffice.
+    """
+
+    def __init__(self, segment: Segment, order: Replayed, experiment: Experiment, logs: str):
+        super().__init__(segment.most_actors, logs, on_failure=order.close)
+        self._joins, self._order, self._modules = segment.joins, order, modules_needed(experiment)
+        self._to_start = iter(segment.needed_after)
+        self._started: dict[int, int] = {}  # number of the lease, by thread
 
     def _run(self, number: int, log: str) -> ActorEnd | None:
-        while not self._order.needs(number):
-            if self._stopping.wait(0.1):
-                return ActorEnd("it was not needed", killed=True)
-        return super()._run(number, log)
+        while not self._stopping.is_set():
+            if number not in self._started:
+                with self._lock:
+                    lease = next(self._to_start, None)
+                if lease is None:
+                    return None
+                self._started[number] = lease
+            while not self._order.needs(self._started[number]):
+                if self._stopping.wait(0.1):
+                    return None
+            ended = super()._run(number, log)
+            if not self._order.is_done(self._started[number]):
+                return ended
+            del self._started[number]
+        return None
+
+    def _wait(self, number: int, process: subprocess.Popen[bytes]) -> int:
+        while not self._order.is_done(self._started[number]):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(0.1)
+        self._end(process, kill=False)
+        return process.wait()
 
     def _arguments(self, number: int) -> list[str]:
-        groups = self._joins[number]
+        lease = self._started[number]
+        groups = self._joins[lease]
         sizes = [f"--num_groups={len(groups)}", f"--envs_per_group={len(groups[0].env_ids)}"]
-        return [*sizes, *(f"--import_module={module}" for module in self._modules)]
+        return [f"--run_id={lease}", *sizes, *(f"--import_module={module}" for module in self._modules)]

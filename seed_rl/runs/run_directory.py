@@ -8,10 +8,8 @@ from collections.abc import Iterator
 
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import differences_from_saved
-from seed_rl.foreign import printable
+from seed_rl.foreign import enumerated, printable
 from seed_rl.system.files import explained, locked, reason
-
-_DIFFERENCES = 4  # maximum number in a message
 
 
 class CannotUse(Exception):
@@ -30,9 +28,8 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
     """
     found = differences_from_saved(experiment, logdir)
     if found:
-        shown = found[:_DIFFERENCES] + ([f"and {len(found) - _DIFFERENCES} more"] if found[_DIFFERENCES:] else [])
         raise ConfigError(
-            f"{name} holds a run with another configuration: {'; '.join(shown)}. "
+            f"{name} holds a run with another configuration: {enumerated(found)}. "
             "Choose another --logdir, or use that configuration to continue the run"
         )
     _refuse_links(logdir)

@@ -10,29 +10,32 @@ import random
 import re
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
-from typing import Any
 
 import numpy as np
 
-from seed_rl.experiment.config_files import differences
-from seed_rl.experiment.saved_config import SAVED, load_saved, saved_settings
-from seed_rl.foreign import json_object, shortened
+from seed_rl.experiment.config_files import differences, save_config
+from seed_rl.experiment.saved_config import SAVED, load_saved, rebuilt
+from seed_rl.foreign import enumerated, read_json_object, shortened
 from seed_rl.journal import file, segments
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs, Segment
 from seed_rl.runs.replay import Progress, replay, updates_behind
+from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explained
+from seed_rl.system.object_store import local_file
 from seed_rl.weights import checkpoints
 
 MANIFEST = "manifest.json"
 """Name of the file in a bundle with the SHA-256 of all others."""
 POLICY = "policy.npz"
 """Name of the file in a bundle with the final weights of the agent."""
-_COPIED = (file.NAME, SAVED, "config.gin", "metrics.jsonl")
+_CONFIG = (SAVED, "config.gin")
+_COPIED = (file.NAME, *_CONFIG, "metrics.jsonl")
 _PART = re.compile(r"frames-\d{12}\.npz")  # checkpoint at the beginning of a part
 _MOST_BYTES = 2**30  # of one file in a bundle
+_PIECE_BYTES = 2**20
 
 
 def write_bundle(logdir: str, output: str) -> int:
@@ -44,20 +47,13 @@ def write_bundle(logdir: str, output: str) -> int:
       CheckpointError: there is no checkpoint.
       OSError: the file can't be written.
     """
-    journal = segments.load(os.path.join(logdir, file.NAME))
-    _, arrays, state = checkpoints.chosen(logdir, None)
-    updates = int(state["counters"]["learner_updates"])
-    if updates != journal[-1].end[0]:
-        raise JournalError(
-            f"{logdir} has a checkpoint of update {updates}, but its journal ends at {journal[-1].end[0]}"
-        )
-    began = next(segment for segment in reversed(journal) if segment.begin == 0)
-    if init_from := began.start["settings"].get("init_from"):
-        raise JournalError(f"{logdir} began with the weights of {init_from}, which others don't have")
+    path, arrays, state = checkpoints.chosen(logdir, None)
+    journal = _complete(logdir, path)
     with tempfile.TemporaryDirectory() as directory:
         policy = os.path.join(directory, POLICY)
         checkpoints.write(policy, checkpoints.weights_in(arrays), state)
-        copied = [os.path.join(logdir, name) for name in _COPIED]
+        save_config(without_places(load_saved(logdir)), directory)
+        copied = [os.path.join(directory if name in _CONFIG else logdir, name) for name in _COPIED]
         paths = [*copied, *_beginnings(os.path.join(logdir, "checkpoints"), journal), policy]
         contents = {os.path.basename(path): pathlib.Path(path).read_bytes() for path in paths}
     installed = {f"{each.name}=={each.version}" for each in metadata.distributions()}
@@ -87,14 +83,17 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
       JournalError: the bundle is damaged or incomplete, or can't be replayed here.
       Differs: the replay came out differently.
     """
-    with tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
-        logdir = os.path.join(temporary, "run")
-        _unpack(path, logdir)
-        journal = segments.load(os.path.join(logdir, file.NAME))
+    with _unpacked(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
+        journal = _complete(logdir, os.path.join(logdir, POLICY))
         last, begin = journal[-1], ""
-        if last.start["settings"] != saved_settings(logdir):
-            changed = "; ".join(differences(load_saved(logdir), last.start["settings"])) or "what may change in a run"
-            raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {changed}")
+        saved = load_saved(logdir)
+        for segment in journal:
+            settings = segment.start["settings"]
+            changed = differences(saved, settings)
+            recorded = without_places(rebuilt(settings, f"{file.NAME} in {path}"))
+            if changed or (segment is last and recorded != without_places(saved)):
+                what = enumerated(changed) or "what may change in a run"
+                raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {what}")
         policy = checkpoints.load(os.path.join(logdir, POLICY))[0]
         if random_part:
             later = _beginnings(logdir, journal)
@@ -104,7 +103,7 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
             begin = ["", *later][number]
             until = [*map(updates_behind, later), last.end[0]][number]
         end: Progress | None = None
-        for end in replay(logdir, os.path.join(temporary, "replay"), begin, until):
+        for end in replay(logdir, temporary, begin, until):
             yield end
         if end is not None and end.updates == last.end[0]:
             found = checkpoints.weights_in(checkpoints.chosen(end.logdir, None)[1])
@@ -123,32 +122,74 @@ def opened(place: str) -> Iterator[str]:
     if not os.path.isfile(place):
         yield place
         return
-    with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as temporary:
-        _unpack(place, logdir := os.path.join(temporary, "run"))
+    with _unpacked(place) as logdir:
         os.mkdir(directory := os.path.join(logdir, "checkpoints"))
         policy = os.path.join(logdir, POLICY)
         os.rename(policy, os.path.join(directory, f"checkpoint-{updates_behind(policy):012d}.npz"))
         yield logdir
 
 
+def _complete(logdir: str, policy: str) -> list[Segment]:
+    """Load a journal that others can replay from its beginning to the policy in a checkpoint.
+
+    Raises:
+      JournalError: it is none.
+      CheckpointError: the checkpoint is not usable.
+    """
+    journal, updates = segments.load(os.path.join(logdir, file.NAME)), updates_behind(policy)
+    if updates != journal[-1].end[0]:
+        raise JournalError(
+            f"{logdir} has a checkpoint of update {updates}, but its journal ends at {journal[-1].end[0]}"
+        )
+    for init_from in (segment.start["settings"].get("init_from") for segment in journal):
+        if init_from:
+            raise JournalError(f"{logdir} began with the weights of {shortened(init_from)}, which others don't have")
+    return journal
+
+
+@contextlib.contextmanager
+def _unpacked(path: str) -> Iterator[str]:
+    """Yield a temporary directory with the files of a bundle, after checking their hashes; errors name the bundle."""
+    with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as temporary:
+        logdir = os.path.join(temporary, "run")
+        try:
+            _unpack(path, logdir)
+            yield logdir
+        except Exception as error:
+            error.args = tuple(each.replace(logdir, path) if isinstance(each, str) else each for each in error.args)
+            raise
+
+
 def _unpack(path: str, logdir: str) -> None:
-    """Write the files of a bundle into a new directory, after checking their hashes."""
+    """Write the files of a bundle into a new directory, which takes no more room than the bundle."""
     os.makedirs(logdir)
     names = {*_COPIED, POLICY, "requirements.txt"}
-    contents: dict[str, bytes] = {}
-    with explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, KeyError, ValueError):
-        with tarfile.open(path, "r:") as archive:
-            for entry in archive:
-                regular = entry.type == tarfile.REGTYPE  # neither a link nor sparse
-                known = entry.name in (*names, MANIFEST) or _PART.fullmatch(entry.name)
-                if not known or not regular or entry.size > _MOST_BYTES:
-                    raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
-                contents[entry.name] = archive.extractfile(entry).read()  # type: ignore[union-attr]
-        manifest: Mapping[str, Any] = json_object(contents.pop(MANIFEST))
-    for name in sorted(names | set(contents) | set(manifest)):
-        if name not in contents or manifest.get(name) != hashlib.sha256(contents[name]).hexdigest():
-            raise JournalError(f"{name} in {path} is {'missing' if name not in contents else 'changed'}")
-        pathlib.Path(logdir, name).write_bytes(contents[name])
+    hashes: dict[str, str] = {}
+    with (
+        explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, ValueError),
+        local_file(path) as local,
+        open(local, "rb") as archive,
+    ):
+        left = os.path.getsize(local)
+        while (header := archive.read(tarfile.BLOCKSIZE)).strip(b"\0"):
+            entry = tarfile.TarInfo.frombuf(header, "ascii", "backslashreplace")
+            known = entry.name in (*names, MANIFEST) or _PART.fullmatch(entry.name)
+            left -= tarfile.BLOCKSIZE + entry.size
+            odd = entry.type != tarfile.REGTYPE or entry.name in hashes or not 0 <= entry.size <= _MOST_BYTES
+            if not known or odd or left < 0:
+                raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
+            with open(os.path.join(logdir, entry.name), "xb+") as file:
+                for position in range(0, entry.size, _PIECE_BYTES):
+                    file.write(archive.read(min(_PIECE_BYTES, entry.size - position)))
+                file.seek(0)
+                hashes[entry.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            archive.seek(-entry.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
+        if not hashes.pop(MANIFEST, ""):
+            raise JournalError(f"{MANIFEST} in {path} is missing")
+        manifest = read_json_object(os.path.join(logdir, MANIFEST))
+    for name in sorted(names | set(hashes) | set(manifest)):
+        if name not in hashes or manifest.get(name) != hashes[name]:
+            raise JournalError(f"{name[:100]} in {path} is {'missing' if name not in hashes else 'changed'}")
 
 
 def _beginnings(directory: str, journal: Sequence[Segment]) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import statistics
 from importlib import resources
 from typing import Any
@@ -17,15 +18,19 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.evaluation import episodes
 from seed_rl.evaluation.export import ABOUT, new_directory
 from seed_rl.evaluation.film import Limits, film_run
-from seed_rl.evaluation.policy import experiment_of, load_policy
+from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
-from seed_rl.foreign import read_json_object
+from seed_rl.foreign import printable, read_json_object, shortened
+from seed_rl.settings import without_places
+from seed_rl.system.files import explained
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import WEIGHTS
 
 _log = logging.getLogger(__name__)
 
 DEVIATIONS = 1.96  # standard errors on each side of a mean in its 95 % interval
+_MOST_LETTERS = 200  # of a setting on the card
+_MARKUP = r"\\`*<>|&\[\]"  # for a regular expression
 _FILM_STEPS, _FILM_BYTES = 400, 1_500_000  # at least, in whole episodes; at most
 _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
@@ -44,12 +49,12 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
       NoPolicy, CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
       OSError: the directory can't be written, or it exists and isn't an export.
     """
+    version = version or _earlier_version(os.path.join(logdir, ABOUT))
     experiment, policy = experiment_of(logdir), load_policy(logdir, checkpoint)
-    env = experiment.env
-    earlier = os.path.join(logdir, ABOUT)
-    version = version or (str(read_json_object(earlier)["seed_rl"]) if os.path.isfile(earlier) else __version__)
+    published = without_places(experiment)
+    env, options = published.env, published.env.describe().options
     with new_directory(directory) as new:
-        save_config(dataclasses.replace(experiment, init_from=""), new)  # a path that others don't have
+        save_config(experiment, new)  # with the places that the environments need here
         variables = checkpoints.variables_for(policy.agent)
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
         checkpoints.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
@@ -61,6 +66,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
             film_run(new, f"{new}/replay.mp4", episodes=wanted, greedy=score.greedy, seed=score.seed, limits=limits)
         except CannotBuild as error:
             _log.warning("there is no film: %s", error)
+        save_config(published, new)
         about: dict[str, Any] = {
             "seed_rl": version,
             "task": str(getattr(env, env.task_setting)) if env.task_setting else env.suite,
@@ -68,18 +74,42 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
             "sha256": digest,
             "low": score.mean - DEVIATIONS * score.standard_error,
             "high": score.mean + DEVIATIONS * score.standard_error,
-            **dataclasses.asdict(dataclasses.replace(score, logdir="", checkpoint=WEIGHTS)),
+            **dataclasses.asdict(dataclasses.replace(score, logdir="", checkpoint=WEIGHTS, environment=env.describe())),
         }
         card = _CARD.format(
             **about,
-            name=os.path.basename(os.path.abspath(directory)),
+            title=_plain(about["task"], _MARKUP),
+            quoted_task=json.dumps(about["task"]),
+            quoted_name=json.dumps(os.path.basename(os.path.abspath(directory))),
             deviation=statistics.stdev(score.returns),
             how="greedy" if score.greedy else "evaluation",
             flag=" --greedy" if score.greedy else "",
-            options=", ".join(f"`{key} = {value}`" for key, value in env.describe().options.items()),
+            options=", ".join(
+                f"`{_plain(f'{key} = {value}'.replace('`', ''), '|')}`" for key, value in options.items()
+            ),
         )
         pathlib.Path(new, ABOUT).write_text(f"{json.dumps(about, indent=1)}\n", encoding="utf-8")
         pathlib.Path(new, "README.md").write_text(card, encoding="utf-8")
+
+
+def _earlier_version(path: str) -> str:
+    """Return the version of seed_rl in the description of an earlier export, or this one's without any.
+
+    Raises:
+      NoPolicy: the description is damaged.
+    """
+    if not os.path.isfile(path):
+        return __version__
+    with explained(NoPolicy, f"{path} can't be used", OSError, ValueError):
+        version = read_json_object(path).get("seed_rl")
+        if not isinstance(version, str) or not re.fullmatch(r"[\w.+-]{1,64}", version, re.ASCII):
+            raise ValueError(f"expected a version as seed_rl, got {shortened(version)}")
+        return version
+
+
+def _plain(text: str, special: str) -> str:
+    """Return a text of the settings for the card, on one line and with its special characters escaped."""
+    return re.sub(f"([{special}])", r"\\\1", " ".join(printable(text).split())[:_MOST_LETTERS])
 
 
 def _small(name: str, array: np.ndarray) -> np.ndarray:

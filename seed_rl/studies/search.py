@@ -215,7 +215,11 @@ def _open_study(path: str, pruner: optuna.pruners.BasePruner) -> optuna.Study:
 
 
 def _check(found: FrozenTrial, space: Space) -> None:
-    """Raise ValueError if a stored trial has settings outside the search space or scores that are not numbers."""
+    """Raise ValueError if a stored trial has other settings than the search space, or scores that are no numbers."""
+    if found.state not in _STATES:
+        raise ValueError(f"trial {found.number} in its journal has the state {found.state.name}")
+    if found.state in (TrialState.COMPLETE, TrialState.PRUNED) and found.params.keys() != space.keys():
+        raise ValueError(f"trial {found.number} in its journal lacks settings")
     scores = [*(found.values or ()), *found.intermediate_values.values()]
     if any(space.get(name) != distribution for name, distribution in found.distributions.items()):
         raise ValueError(f"trial {found.number} in its journal has other settings")

@@ -14,7 +14,7 @@ Space: TypeAlias = Mapping[str, BaseDistribution]
 """The distribution of each gin parameter."""
 
 _LOG_RATIO = 10  # ratio of the bounds from which a range is searched on a logarithmic scale
-_INTEGER = r"[-+]?\d[\d_]*"
+_INTEGER = r"[-+]?\d[\d_]{0,17}"
 _NUMBER = rf"({_INTEGER}(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 
 

@@ -14,8 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from seed_rl.experiment import ConfigError
+from seed_rl.foreign import shortened
 from seed_rl.reporting.text import duration, short
+from seed_rl.settings import whole_number
 from seed_rl.studies.trial import Column, Study, Trial
+from seed_rl.system.files import explained
 
 _REACHED = {
     "env_frames": Column("frames", short),
@@ -24,6 +27,7 @@ _REACHED = {
     "best_return": Column("best", "{:.2f}".format),
     "last_evaluation": Column("eval", "{:.2f}".format),
 }
+_MOST_RUNS = 10_000
 _MAX_NAME = 120  # characters; file systems limit names to 255 bytes
 
 
@@ -33,11 +37,10 @@ def seeds_of(texts: Sequence[str]) -> list[int]:
     Raises:
       ConfigError: a value is not a whole number, or there are no seeds.
     """
-    if not all(text.isdecimal() for text in texts):
-        raise ConfigError(f"--seeds must be whole numbers, got {','.join(texts)}")
-    given = [int(text) for text in texts]
-    if given in ([], [0]):
-        raise ConfigError("--seeds must be a positive number of runs or a list of seeds, got 0")
+    with explained(ConfigError, f"--seeds must be whole numbers, got {shortened(','.join(texts))}", ValueError):
+        given = [whole_number(text) for text in texts]
+    if len(given) < 2 and not 1 <= sum(given) <= _MOST_RUNS:
+        raise ConfigError(f"--seeds must be 1 to {_MOST_RUNS:,} runs, or a list of seeds, got {sum(given)}")
     return given if len(given) > 1 else list(range(1, given[0] + 1))
 
 

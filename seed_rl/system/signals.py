@@ -1,4 +1,4 @@
-"""Signal handling: SIGINT, SIGTERM and SIGHUP ask a run to end with a checkpoint."""
+"""Signal handling: SIGINT, SIGHUP and those of schedulers ask a run to end with a checkpoint."""
 
 import contextlib
 import math
@@ -17,7 +17,10 @@ from typing import Any, NamedTuple, Protocol
 from seed_rl.system import children
 from seed_rl.system.files import remove_socket_directories
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+OF_SCHEDULERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals by which clusters announce the end of a job, to the processes that it has started as well."""
+ALL = (signal.SIGINT, signal.SIGHUP, *OF_SCHEDULERS)
+"""Signals that ask a run to end."""
 _NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
 _AGAIN_SECONDS = 0.1  # time for a finalizer to end before its signal is sent again
@@ -86,7 +89,7 @@ def signals() -> Iterator[StopFlag]:
 
     with _watched(stopped), never_ignored(rearm):
         hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-        caught = [number for number in _SIGNALS if number is not signal.SIGHUP or hangs_up]
+        caught = [number for number in ALL if number is not signal.SIGHUP or hangs_up]
         before = {number: signal.signal(number, stopped.handle) for number in caught}
         try:
             yield stopped
@@ -107,13 +110,14 @@ def never_ignored(rearm: Callable[[], None] = lambda: None) -> Iterator[None]:
     before = sys.unraisablehook
 
     def hook(ignored: Any) -> None:
-        is_exit = getattr(ignored.exc_value, "code", None) == 128 + signal.SIGTERM  # see `cli.main`
+        code: Any = getattr(ignored.exc_value, "code", None)
+        is_exit = code in [128 + number for number in OF_SCHEDULERS]  # see `cli.main`
         is_ours = is_exit or issubclass(ignored.exc_type, KeyboardInterrupt)
         if not is_ours or threading.current_thread() is not threading.main_thread():
             before(ignored)
             return
         rearm()
-        number = signal.SIGTERM if is_exit else signal.SIGINT
+        number = code - 128 if is_exit else signal.SIGINT
         later = threading.Timer(_AGAIN_SECONDS, _send_again, (threading.get_ident(), number, hook.__code__))
         later.daemon = True
         later.start()
@@ -201,7 +205,7 @@ def _watch(numbers: socket.socket, stopped: StopFlag, terminal: list[Any] | None
     first = math.inf
     while received := numbers.recv(1):
         (number,), now = received, time.monotonic()
-        if number not in _SIGNALS:
+        if number not in ALL:
             continue
         if now - first > _INSIST_SECONDS:
             _leave(number, terminal)

@@ -207,6 +207,8 @@ class ActStream:
 
 
 _NO_LEARNER = (
+    ("certificate has expired", "the certificate of the learner at {} has expired, or a clock is wrong"),
+    ("certificate is not yet valid", "the certificate of the learner at {} isn't valid yet, or a clock is wrong"),
     ("CERTIFICATE_VERIFY_FAILED", "the certificate of the learner at {} isn't vouched for by --tls_ca"),
     (
         "Hostname Verification Check failed",
@@ -217,11 +219,13 @@ _NO_LEARNER = (
         "the server at {} does not use TLS: a learner does with --tls_cert, and without it actors do without --tls_ca",
     ),
     ("Method not found", "the server at {} is not a learner"),
+    ("Received http2 header with status", "the server at {} is not a learner, or a proxy is in between"),
 )
 """Parts of gRPC's messages, and what each means."""
 _HINTS = (
     ("Socket closed", "; does the learner use TLS? Then actors need --tls_ca"),
     ("Failed parsing HTTP/2", "; is this a learner's address?"),
+    ("handshaker shutdown", ", which means no answer: is a firewall in between?"),
 )
 
 

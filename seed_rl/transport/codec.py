@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec
+from seed_rl.specs import ArraySpec, EnvSpec, MixedSpec, bounds_of
 from seed_rl.transport.protocol import ALL_IN_MEMORY, SOME_IN_MEMORY, WireError
 from seed_rl.types import EnvOutput
 
@@ -99,8 +99,8 @@ class StepCodec:
         self._actions_header = _header(num_envs * action.tensor.nbytes)
         self.actions_bytes = len(self._actions_header) + num_envs * action.tensor.nbytes
         """Size of an encoded reply in bytes, header included."""
-        low, high = (action.low, action.high) if isinstance(action, ContinuousSpec) else (0, np.array(action.n) - 1)
-        self._action_low, self._action_high = np.array(low), np.array(high)
+        self._action_low, self._action_high = bounds_of(action)
+        self._num_whole = len(action.n) if isinstance(action, MixedSpec) else 0
 
     def of(self, num_envs: int) -> StepCodec:
         """Return the codec for steps of `num_envs` of the group's environments: this one, unless they are fewer."""
@@ -164,6 +164,8 @@ class StepCodec:
         actions = actions.reshape(self._actions.shape)
         if not ((actions >= self._action_low) & (actions <= self._action_high)).all():  # False for a NaN
             raise WireError(f"actions must be in {self._action_spec}, got {actions.min()} to {actions.max()}")
+        if self._num_whole and (actions[:, : self._num_whole] % 1).any():
+            raise WireError(f"choices in {self._action_spec} must be whole numbers, got {actions.tolist()}")
         return actions
 
     def _tensors(self, output: EnvOutput) -> tuple[np.ndarray, ...]:
@@ -210,4 +212,4 @@ def _check_magnitude(name: str, tensor: np.ndarray, setting: str, bound: float) 
     beyond = ~((np.abs(tensor) <= bound) & np.isfinite(tensor))
     value, env = tensor[beyond][0], np.argwhere(beyond)[0, 0]
     allowed = f"in [-{bound:g}, {bound:g}] (Inference.{setting})" if np.isfinite(value) else "finite"
-    raise WireError(f"{name} must be {allowed}, got {value:g} in environment {env}")
+    raise WireError(f"{name} must be {allowed}, got {value:g} in environment {env}, which ends its whole group")

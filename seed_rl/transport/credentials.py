@@ -19,6 +19,7 @@ from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
 TOKEN_VARIABLE = "SEED_RL_TOKEN"
 _METADATA_KEY = "authorization"
+_LONGEST_TOKEN = 4096  # gRPC takes about 8,000 bytes of metadata
 
 
 class SecurityError(ValueError):
@@ -39,8 +40,11 @@ def read_token(token_file: str | None = None) -> str | None:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
         if not token:
             return None
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise SecurityError(f"{source} must hold one line of printable ASCII characters without spaces")
+    if not 1 <= len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise SecurityError(
+            f"{source} must hold one line of at most {_LONGEST_TOKEN:,} printable ASCII characters without spaces, got "
+            f"{len(token):,} characters"
+        )
     return token
 
 

@@ -37,6 +37,7 @@ _ACTIONS: dict[str, Any] = {
     "discrete": specs.DiscreteSpec,
     "multi_discrete": specs.MultiDiscreteSpec,
     "continuous": specs.ContinuousSpec,
+    "mixed": specs.MixedSpec,
 }
 
 _Message = TypeVar("_Message", bound=protobuf.Message)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fseed_rl/transport/seed_rl.proto\x12\x07seed_rl\";\n\x0f\x44\x65scribeRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\"\x9f\x01\n\rDescribeReply\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12$\n\x03\x65nv\x18\x02 \x01(\x0b\x32\x17.seed_rl.EnvDescription\x12\x12\n\nnum_groups\x18\x03 \x01(\r\x12\x16\n\x0e\x65nvs_per_group\x18\x04 \x01(\r\x12\"\n\x08\x65nv_spec\x18\x05 \x01(\x0b\x32\x10.seed_rl.EnvSpec\"\x9c\x01\n\x0e\x45nvDescription\x12\r\n\x05suite\x18\x01 \x01(\t\x12\x35\n\x07options\x18\x02 \x03(\x0b\x32$.seed_rl.EnvDescription.OptionsEntry\x1a\x44\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.seed_rl.OptionValue:\x02\x38\x01\"\x9a\x01\n\x0bOptionValue\x12\x14\n\nbool_value\x18\x01 \x01(\x08H\x00\x12\x13\n\tint_value\x18\x02 \x01(\x03H\x00\x12\x15\n\x0b\x66loat_value\x18\x03 \x01(\x01H\x00\x12\x16\n\x0cstring_value\x18\x04 \x01(\tH\x00\x12)\n\nlist_value\x18\x05 \x01(\x0b\x32\x13.seed_rl.OptionListH\x00\x42\x06\n\x04kind\"2\n\nOptionList\x12$\n\x06values\x18\x01 \x03(\x0b\x32\x14.seed_rl.OptionValue\"p\n\x0bJoinRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\"\n\x08\x65nv_spec\x18\x03 \x01(\x0b\x32\x10.seed_rl.EnvSpec\x12\x13\n\x0bgroup_sizes\x18\x04 \x03(\r\"\xaa\x02\n\x07\x45nvSpec\x12\x36\n\x0bobservation\x18\x01 \x03(\x0b\x32!.seed_rl.EnvSpec.ObservationEntry\x12+\n\x08\x64iscrete\x18\x02 \x01(\x0b\x32\x17.seed_rl.DiscreteActionH\x00\x12\x36\n\x0emulti_discrete\x18\x03 \x01(\x0b\x32\x1c.seed_rl.MultiDiscreteActionH\x00\x12/\n\ncontinuous\x18\x04 \x01(\x0b\x32\x19.seed_rl.ContinuousActionH\x00\x1aG\n\x10ObservationEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.seed_rl.TensorSpec:\x02\x38\x01\x42\x08\n\x06\x61\x63tion\"*\n\nTensorSpec\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\"\x1b\n\x0e\x44iscreteAction\x12\t\n\x01n\x18\x01 \x01(\x04\" \n\x13MultiDiscreteAction\x12\t\n\x01n\x18\x01 \x03(\x04\"-\n\x10\x43ontinuousAction\x12\x0b\n\x03low\x18\x01 \x03(\x02\x12\x0c\n\x04high\x18\x02 \x03(\x02\"A\n\tJoinReply\x12\x0f\n\x07session\x18\x01 \x01(\t\x12#\n\x06groups\x18\x02 \x03(\x0b\x32\x13.seed_rl.GroupLease\"+\n\nGroupLease\x12\x0f\n\x07\x65nv_ids\x18\x01 \x03(\r\x12\x0c\n\x04seed\x18\x02 \x01(\x03\"G\n\x0bStepRequest\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\'\n\x07numbers\x18\x02 \x03(\x0b\x32\x16.seed_rl.EpisodeNumber\"9\n\rEpisodeNumber\x12\x0b\n\x03\x65nv\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\x01\"\x1c\n\tStepReply\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x32\xae\x01\n\x07Learner\x12<\n\x08\x44\x65scribe\x12\x18.seed_rl.DescribeRequest\x1a\x16.seed_rl.DescribeReply\x12\x30\n\x04Join\x12\x14.seed_rl.JoinRequest\x1a\x12.seed_rl.JoinReply\x12\x33\n\x03\x41\x63t\x12\x14.seed_rl.StepRequest\x1a\x12.seed_rl.StepReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fseed_rl/transport/seed_rl.proto\x12\x07seed_rl\";\n\x0f\x44\x65scribeRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\"\x9f\x01\n\rDescribeReply\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12$\n\x03\x65nv\x18\x02 \x01(\x0b\x32\x17.seed_rl.EnvDescription\x12\x12\n\nnum_groups\x18\x03 \x01(\r\x12\x16\n\x0e\x65nvs_per_group\x18\x04 \x01(\r\x12\"\n\x08\x65nv_spec\x18\x05 \x01(\x0b\x32\x10.seed_rl.EnvSpec\"\x9c\x01\n\x0e\x45nvDescription\x12\r\n\x05suite\x18\x01 \x01(\t\x12\x35\n\x07options\x18\x02 \x03(\x0b\x32$.seed_rl.EnvDescription.OptionsEntry\x1a\x44\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.seed_rl.OptionValue:\x02\x38\x01\"\x9a\x01\n\x0bOptionValue\x12\x14\n\nbool_value\x18\x01 \x01(\x08H\x00\x12\x13\n\tint_value\x18\x02 \x01(\x03H\x00\x12\x15\n\x0b\x66loat_value\x18\x03 \x01(\x01H\x00\x12\x16\n\x0cstring_value\x18\x04 \x01(\tH\x00\x12)\n\nlist_value\x18\x05 \x01(\x0b\x32\x13.seed_rl.OptionListH\x00\x42\x06\n\x04kind\"2\n\nOptionList\x12$\n\x06values\x18\x01 \x03(\x0b\x32\x14.seed_rl.OptionValue\"p\n\x0bJoinRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\"\n\x08\x65nv_spec\x18\x03 \x01(\x0b\x32\x10.seed_rl.EnvSpec\x12\x13\n\x0bgroup_sizes\x18\x04 \x03(\r\"\xd1\x02\n\x07\x45nvSpec\x12\x36\n\x0bobservation\x18\x01 \x03(\x0b\x32!.seed_rl.EnvSpec.ObservationEntry\x12+\n\x08\x64iscrete\x18\x02 \x01(\x0b\x32\x17.seed_rl.DiscreteActionH\x00\x12\x36\n\x0emulti_discrete\x18\x03 \x01(\x0b\x32\x1c.seed_rl.MultiDiscreteActionH\x00\x12/\n\ncontinuous\x18\x04 \x01(\x0b\x32\x19.seed_rl.ContinuousActionH\x00\x12%\n\x05mixed\x18\x05 \x01(\x0b\x32\x14.seed_rl.MixedActionH\x00\x1aG\n\x10ObservationEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.seed_rl.TensorSpec:\x02\x38\x01\x42\x08\n\x06\x61\x63tion\"*\n\nTensorSpec\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\"\x1b\n\x0e\x44iscreteAction\x12\t\n\x01n\x18\x01 \x01(\x04\" \n\x13MultiDiscreteAction\x12\t\n\x01n\x18\x01 \x03(\x04\"-\n\x10\x43ontinuousAction\x12\x0b\n\x03low\x18\x01 \x03(\x02\x12\x0c\n\x04high\x18\x02 \x03(\x02\"3\n\x0bMixedAction\x12\t\n\x01n\x18\x01 \x03(\x04\x12\x0b\n\x03low\x18\x02 \x03(\x02\x12\x0c\n\x04high\x18\x03 \x03(\x02\"A\n\tJoinReply\x12\x0f\n\x07session\x18\x01 \x01(\t\x12#\n\x06groups\x18\x02 \x03(\x0b\x32\x13.seed_rl.GroupLease\"+\n\nGroupLease\x12\x0f\n\x07\x65nv_ids\x18\x01 \x03(\r\x12\x0c\n\x04seed\x18\x02 \x01(\x03\"G\n\x0bStepRequest\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\'\n\x07numbers\x18\x02 \x03(\x0b\x32\x16.seed_rl.EpisodeNumber\"9\n\rEpisodeNumber\x12\x0b\n\x03\x65nv\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\x01\"\x1c\n\tStepReply\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x32\xae\x01\n\x07Learner\x12<\n\x08\x44\x65scribe\x12\x18.seed_rl.DescribeRequest\x1a\x16.seed_rl.DescribeReply\x12\x30\n\x04Join\x12\x14.seed_rl.JoinRequest\x1a\x12.seed_rl.JoinReply\x12\x33\n\x03\x41\x63t\x12\x14.seed_rl.StepRequest\x1a\x12.seed_rl.StepReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,27 +50,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOINREQUEST']._serialized_start=635
   _globals['_JOINREQUEST']._serialized_end=747
   _globals['_ENVSPEC']._serialized_start=750
-  _globals['_ENVSPEC']._serialized_end=1048
-  _globals['_ENVSPEC_OBSERVATIONENTRY']._serialized_start=967
-  _globals['_ENVSPEC_OBSERVATIONENTRY']._serialized_end=1038
-  _globals['_TENSORSPEC']._serialized_start=1050
-  _globals['_TENSORSPEC']._serialized_end=1092
-  _globals['_DISCRETEACTION']._serialized_start=1094
-  _globals['_DISCRETEACTION']._serialized_end=1121
-  _globals['_MULTIDISCRETEACTION']._serialized_start=1123
-  _globals['_MULTIDISCRETEACTION']._serialized_end=1155
-  _globals['_CONTINUOUSACTION']._serialized_start=1157
-  _globals['_CONTINUOUSACTION']._serialized_end=1202
-  _globals['_JOINREPLY']._serialized_start=1204
-  _globals['_JOINREPLY']._serialized_end=1269
-  _globals['_GROUPLEASE']._serialized_start=1271
-  _globals['_GROUPLEASE']._serialized_end=1314
-  _globals['_STEPREQUEST']._serialized_start=1316
-  _globals['_STEPREQUEST']._serialized_end=1387
-  _globals['_EPISODENUMBER']._serialized_start=1389
-  _globals['_EPISODENUMBER']._serialized_end=1446
-  _globals['_STEPREPLY']._serialized_start=1448
-  _globals['_STEPREPLY']._serialized_end=1476
-  _globals['_LEARNER']._serialized_start=1479
-  _globals['_LEARNER']._serialized_end=1653
+  _globals['_ENVSPEC']._serialized_end=1087
+  _globals['_ENVSPEC_OBSERVATIONENTRY']._serialized_start=1006
+  _globals['_ENVSPEC_OBSERVATIONENTRY']._serialized_end=1077
+  _globals['_TENSORSPEC']._serialized_start=1089
+  _globals['_TENSORSPEC']._serialized_end=1131
+  _globals['_DISCRETEACTION']._serialized_start=1133
+  _globals['_DISCRETEACTION']._serialized_end=1160
+  _globals['_MULTIDISCRETEACTION']._serialized_start=1162
+  _globals['_MULTIDISCRETEACTION']._serialized_end=1194
+  _globals['_CONTINUOUSACTION']._serialized_start=1196
+  _globals['_CONTINUOUSACTION']._serialized_end=1241
+  _globals['_MIXEDACTION']._serialized_start=1243
+  _globals['_MIXEDACTION']._serialized_end=1294
+  _globals['_JOINREPLY']._serialized_start=1296
+  _globals['_JOINREPLY']._serialized_end=1361
+  _globals['_GROUPLEASE']._serialized_start=1363
+  _globals['_GROUPLEASE']._serialized_end=1406
+  _globals['_STEPREQUEST']._serialized_start=1408
+  _globals['_STEPREQUEST']._serialized_end=1479
+  _globals['_EPISODENUMBER']._serialized_start=1481
+  _globals['_EPISODENUMBER']._serialized_end=1538
+  _globals['_STEPREPLY']._serialized_start=1540
+  _globals['_STEPREPLY']._serialized_end=1568
+  _globals['_LEARNER']._serialized_start=1571
+  _globals['_LEARNER']._serialized_end=1745
 # @@protoc_insertion_point(module_scope)

@@ -76,7 +76,7 @@ class JoinRequest(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[str] = ..., env_spec: _Optional[_Union[EnvSpec, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EnvSpec(_message.Message):
-    __slots__ = ("observation", "discrete", "multi_discrete", "continuous")
+    __slots__ = ("observation", "discrete", "multi_discrete", "continuous", "mixed")
     class ObservationEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -88,11 +88,13 @@ class EnvSpec(_message.Message):
     DISCRETE_FIELD_NUMBER: _ClassVar[int]
     MULTI_DISCRETE_FIELD_NUMBER: _ClassVar[int]
     CONTINUOUS_FIELD_NUMBER: _ClassVar[int]
+    MIXED_FIELD_NUMBER: _ClassVar[int]
     observation: _containers.MessageMap[str, TensorSpec]
     discrete: DiscreteAction
     multi_discrete: MultiDiscreteAction
     continuous: ContinuousAction
-    def __init__(self, observation: _Optional[_Mapping[str, TensorSpec]] = ..., discrete: _Optional[_Union[DiscreteAction, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscreteAction, _Mapping]] = ..., continuous: _Optional[_Union[ContinuousAction, _Mapping]] = ...) -> None: ...
+    mixed: MixedAction
+    def __init__(self, observation: _Optional[_Mapping[str, TensorSpec]] = ..., discrete: _Optional[_Union[DiscreteAction, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscreteAction, _Mapping]] = ..., continuous: _Optional[_Union[ContinuousAction, _Mapping]] = ..., mixed: _Optional[_Union[MixedAction, _Mapping]] = ...) -> None: ...
 
 class TensorSpec(_message.Message):
     __slots__ = ("dtype", "shape")
@@ -121,6 +123,16 @@ class ContinuousAction(_message.Message):
     low: _containers.RepeatedScalarFieldContainer[float]
     high: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class MixedAction(_message.Message):
+    __slots__ = ("n", "low", "high")
+    N_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    n: _containers.RepeatedScalarFieldContainer[int]
+    low: _containers.RepeatedScalarFieldContainer[float]
+    high: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, n: _Optional[_Iterable[int]] = ..., low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class JoinReply(_message.Message):
     __slots__ = ("session", "groups")

@@ -18,6 +18,7 @@ from seed_rl.foreign import json_object, number, shortened
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, explained
+from seed_rl.system.host_memory import free_host_memory
 from seed_rl.system.object_store import files_in, is_url, local_file
 from seed_rl.weights import safetensors
 
@@ -122,7 +123,7 @@ def find(logdir: str, name: str | None) -> str:
                 f"{logdir} has no best checkpoint: the first is written after {EVALUATION} evaluation episodes, "
                 "which need Actors.num_eval_envs"
             )
-    elif name.isdecimal():
+    elif re.fullmatch("[0-9]{1,12}", name):
         name = os.path.join(directory, f"checkpoint-{int(name):012d}.npz")
     elif not os.path.dirname(name) and not os.path.exists(name):
         name = os.path.join(logdir if name == WEIGHTS else directory, name)
@@ -150,6 +151,8 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         local_file(path) as local,
         open(local, "rb") as file,
     ):
+        if (size := os.path.getsize(local)) > free_host_memory():
+            raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")
         if path.endswith(WEIGHTS):
             arrays, metadata = safetensors.load(file.read())
             arrays[_STATE] = np.frombuffer(metadata.get(_STATE, "").encode(), np.uint8)
@@ -189,7 +192,14 @@ def variables_for(agent: Any, weights: Collection[str] = ()) -> dict[str, Any]:
 
 
 def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
-    """Assign to variables the values saved under their names.
+    """Assign to variables the values saved under their names, after a `check`."""
+    check(variables, arrays, path)
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
+def check(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
+    """Check that arrays can be assigned to the variables of their names.
 
     Raises:
       CheckpointError: names, shapes or kinds of numbers are not the same.
@@ -202,5 +212,3 @@ def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path:
             raise CheckpointError(f"{path}: {name} holds {arrays[name].dtype}, needed is {variable.dtype}")
         if tuple(variable.shape) != arrays[name].shape:
             raise CheckpointError(f"{path}: {name} has shape {arrays[name].shape}, needed is {tuple(variable.shape)}")
-    for name, variable in variables.items():
-        variable.assign(arrays[name])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.experiment.league import NEWEST, PRIORITIZED, League
+from seed_rl.foreign import shortened
 from seed_rl.inference.opponents import Opponents
 from seed_rl.system.files import Outage, complete_or_absent
 from seed_rl.weights import checkpoints
@@ -56,8 +57,11 @@ class Pool:
         Raises:
           KeyError, TypeError, ValueError: it is not one.
         """
-        self._every = int(state["every_updates"])
+        every = int(state["every_updates"])
         results = {int(member): (int(games), float(total)) for member, games, total in state["results"]}
+        if every < 1 or not all(member >= 0 and 0 <= total <= games for member, (games, total) in results.items()):
+            raise ValueError(f"expected an interval, members and results, got {shortened(state)}")
+        self._every = every
         self._results = {member: own for member, own in results.items() if os.path.exists(self.path(member))}
         if gone := sorted(results.keys() - self._results.keys()):
             _log.warning("members %s of the league are missing in %s", gone, self._directory)
@@ -99,9 +103,23 @@ class Pool:
         random = np.random.default_rng([seed, updates])
         for one in acting:
             for each in range(self._settings.sets) if one.is_empty else [number] * adds:
-                member = self._draw(random)
-                arrays, _ = checkpoints.load(self.path(member))
-                one.load(each, member, [arrays[name] for name in weights])
+                one.load(each, *self._drawn(random, updates, frames, weights))
+
+    def _drawn(
+        self, random: np.random.Generator, updates: int, frames: int, weights: Mapping[str, Any]
+    ) -> tuple[int, list[np.ndarray]]:
+        """Draw a member and read its weights. One that can't be read leaves, and of an empty league it is the agent."""
+        while self._results:
+            path = self.path(member := self._draw(random))
+            try:
+                arrays, _ = checkpoints.load(path)
+                checkpoints.check(weights, arrays, path)
+                return member, [arrays[name] for name in weights]
+            except checkpoints.CheckpointError as error:
+                _log.warning("member %d leaves the league: %s", member, error)
+                del self._results[member]
+        self._add(updates, frames, weights)
+        return updates, [np.asarray(variable.numpy()) for variable in weights.values()]
 
     def _add(self, updates: int, frames: int, weights: Mapping[str, Any]) -> None:
         """Write a new member and the results so far; thin the pool out if it is full."""

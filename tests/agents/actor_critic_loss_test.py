@@ -215,6 +215,9 @@ def test_ppo_learns_from_what_the_weights_before_the_first_pass_give():
     surrogate = np.minimum(ratio * advantages, np.clip(ratio, 0.7, 1.3) * advantages)
     metrics, found = ppo_loss_of(unroll, before, clip_ratio=0.3)
     np.testing.assert_allclose(metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
+    outside = acted * (np.abs(ratio - 1) > 0.3)
+    assert 0 < outside.sum() < outside.size
+    np.testing.assert_allclose(metrics["policy/clip_fraction"], outside.mean(), rtol=1e-6)
     np.testing.assert_allclose(found.advantages, advantages, rtol=2e-5, atol=1e-6)
     half, squares = SETTINGS["baseline_cost"] / 2, acted * (returns - values) ** 2
     np.testing.assert_allclose(metrics["loss/baseline"], half * np.mean(squares), rtol=2e-5)

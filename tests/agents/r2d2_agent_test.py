@@ -9,6 +9,8 @@ import tensorflow as tf
 from seed_rl.agents.r2d2.agent import Behaviour
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
+from seed_rl.experiment.optimizer import Optimizer
+from seed_rl.learner.train_step import TrainStep
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move, random_output
 
@@ -32,6 +34,7 @@ VARIANTS = [
     ({"core": "none", "burn_in": 0, "mlp_layers": 2}, EnvSpec(NUMBERS, DiscreteSpec(A))),
     ({"torso": "deep", "channels": (4,), "unroll_length": 1, "frame_stack": 1, "previous_step_inputs": False}, SPEC),
     ({"dtype": "mixed_bfloat16"}, SPEC),
+    ({"quantiles": 3}, SPEC),
 ]
 WEIGHTS = np.array([1.0, 0.3, 0.5, 0.8], np.float32)
 """Importance weights of B sequences."""
@@ -83,7 +86,7 @@ def gradients_of_loss(agent, unroll):
     return tape.gradient(loss, [weight.value for weight in agent.trainable_variables])
 
 
-@pytest.mark.parametrize(("changed", "spec"), VARIANTS, ids=["lstm", "numbers", "deep", "bfloat16"])
+@pytest.mark.parametrize(("changed", "spec"), VARIANTS, ids=["lstm", "numbers", "deep", "bfloat16", "quantiles"])
 def test_acts_and_learns_from_the_same_q(changed, spec):
     config = dataclasses.replace(SMALL, **changed)
     agent = build(config, spec=spec)
@@ -91,6 +94,7 @@ def test_acts_and_learns_from_the_same_q(changed, spec):
     assert unroll.action.shape == (config.burn_in + config.unroll_length + 1, B)
     assert_matches_step_spec(agent, unroll)
     q, acted = q_of(agent.model, unroll), unroll.behaviour
+    q = q.mean(axis=-2) if config.quantiles else q
     assert acted.max_q.numpy().std() > 0.02
     atol = 0.05 * acted.max_q.numpy().std() if config.dtype == "mixed_bfloat16" else 1e-5
     np.testing.assert_allclose(pick(q, unroll.action), acted.q_of_action, rtol=0, atol=atol)
@@ -206,3 +210,37 @@ def test_q_starts_near_zero():
     assert np.abs(q).max() < 0.05
     assert np.all(np.ptp(q, axis=-1) > 0)
     assert all(np.any(gradient) for gradient in gradients_of_loss(agent, unroll))
+
+
+def test_training_environments_begin_with_random_actions_and_end_with_the_ladder():
+    config = dataclasses.replace(SMALL, epsilon_base=0.1, epsilon_high=1.0, eval_epsilon=0.0, epsilon_updates=10)
+    agent, env_ids = build(config), np.tile([0, 1, 2, 3, B], 1500)
+    for update, epsilon in ((0, 1.0), (5, 0.5), (10, 0.1), (11, 0.1)):
+        agent.after_update(update)
+        explored = ~greedy(act_once(agent, env_ids)[1])
+        assert np.mean(explored[env_ids < B]) == pytest.approx(epsilon * (A - 1) / A, abs=0.03)
+        assert not np.any(explored[env_ids == B]), "evaluation does not explore"
+    assert agent.variables[-1].name == "epsilon", "checkpoints and acting copies have it"
+    assert len(agent.variables) == len(build().variables) + 1
+
+
+@pytest.mark.parametrize("quantiles", [0, 1, 8])
+def test_an_update_raises_the_value_of_the_rewarded_action(quantiles):
+    config = dataclasses.replace(
+        SMALL, core="none", burn_in=0, discount=0.0, observation_norm=True, quantiles=quantiles
+    )
+    agent = config.build(EnvSpec(NUMBERS, DiscreteSpec(A)), B, seed=1)
+    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.01))
+    for seed in range(60):
+        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
+        rewarded = np.where(unroll.env_output.observation[..., 0] > 0, 2, 0)
+        # The reward of an action comes with the next step.
+        reward = tf.constant(np.roll(unroll.action == rewarded, 1, axis=0), tf.float32)
+        unroll = unroll._replace(env_output=unroll.env_output._replace(reward=reward))
+        update = train_step(unroll, 0.0, np.ones(16))
+        assert update.optimizer_steps == 1
+        assert update.priorities.shape == (16,)
+        agent.after_update(seed + 1)
+    q = q_of(agent.model, unroll)
+    q = q.mean(axis=-2) if quantiles else q
+    assert np.mean(np.argmax(q, axis=-1) == rewarded) > 0.9

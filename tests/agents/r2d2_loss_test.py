@@ -101,3 +101,66 @@ def test_loss_and_gradient_are_those_of_the_formulas(length, batch, changed):
     expected = np.eye(NUM_ACTIONS)[data["action"]] * np.concatenate([slopes, np.zeros((1, batch))])[..., None]
     np.testing.assert_array_equal(gradients["online_q"].numpy() == 0, expected == 0)
     np.testing.assert_allclose(gradients["online_q"], expected, rtol=1e-4, atol=1e-5)
+
+
+def quantile_reference(data, config):
+    """Losses [T, B] before weighting, and their gradients: one quantile and one target at a time."""
+    apply, inverse = (rescale, unscale) if config.value_rescaling else (lambda x: x, lambda x: x)
+    length, batch, count = len(data["reward"]) - 1, data["reward"].shape[1], config.quantiles
+    losses, slopes = np.zeros((length, batch)), np.zeros(data["online_q"].shape)
+    for t, b in np.ndindex(length, batch):
+        if data["last"][t, b]:
+            continue
+        rewards, discount, k = 0.0, 1.0, t
+        while k < min(t + config.n_steps, length) and not data["last"][k, b]:
+            k += 1
+            rewards += discount * data["reward"][k, b]
+            discount *= 0.0 if data["done"][k, b] else config.discount
+        best = np.argmax([np.mean(data["online_q"][k, b, :, a]) for a in range(NUM_ACTIONS)])
+        targets = [apply(rewards + discount * inverse(data["target_q"][k, b, j, best])) for j in range(count)]
+        for i in range(count):
+            tau = (i + 0.5) / count
+            for target in targets:
+                error = target - data["online_q"][t, b, i, data["action"][t, b]]
+                weight = (tau if error >= 0 else 1 - tau) / count
+                losses[t, b] += weight * (0.5 * error**2 if abs(error) <= 1 else abs(error) - 0.5)
+                slopes[t, b, i, data["action"][t, b]] -= weight * np.clip(error, -1, 1)
+    return losses, slopes
+
+
+@pytest.mark.parametrize(
+    ("length", "changed"),
+    [(1, {"quantiles": 1}), (6, {"quantiles": 5}), (4, {"quantiles": 3, "value_rescaling": False, "n_steps": 2})],
+)
+def test_the_quantile_loss_and_its_gradient_are_those_of_the_formulas(length, changed):
+    config, batch = dataclasses.replace(SETTINGS, **changed), 7
+    data, rng = random_sequences(length, batch), np.random.default_rng(length)
+    for name in ("online_q", "target_q"):
+        data[name] = 2 * rng.standard_normal((length + 1, batch, config.quantiles, NUM_ACTIONS))
+    tensors = {name: tf.constant(data[name], tf.float32) for name in ("online_q", "target_q")}
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        result = loss_of(data | tensors, config)
+    losses, slopes = quantile_reference(data, config)
+    weights = data["importance_weights"]
+    np.testing.assert_allclose(result.losses["model"], np.mean(weights * losses.sum(axis=0)), rtol=1e-4)
+    gradients = tape.gradient(result.losses["model"], tensors)
+    assert gradients["target_q"] is None
+    expected = slopes * weights[:, None, None] / batch
+    np.testing.assert_allclose(gradients["online_q"], expected, rtol=1e-4, atol=1e-6)
+
+    means = data | {name: data[name].mean(axis=2) for name in tensors}
+    of_means = loss_of(means, dataclasses.replace(config, quantiles=0))
+    for name in ("q/abs_td_error", "q/value"):
+        np.testing.assert_allclose(result.metrics[name], of_means.metrics[name], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result.priorities, of_means.priorities, rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_quantile_of_small_errors_has_half_the_loss_of_q():
+    data = random_sequences(5, 30)
+    data |= {name: 0.1 * data[name] for name in ("online_q", "target_q", "reward")}
+    q = loss_of(data, SETTINGS)
+    assert q.metrics["q/abs_td_error"] > 0.05
+    data |= {name: data[name][:, :, None] for name in ("online_q", "target_q")}
+    quantile = loss_of(data, dataclasses.replace(SETTINGS, quantiles=1))
+    np.testing.assert_allclose(quantile.losses["model"], 0.5 * q.losses["model"], rtol=1e-5)

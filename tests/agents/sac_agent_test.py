@@ -97,6 +97,12 @@ def test_losses_and_gradients_are_those_of_the_formulas(config):
     np.testing.assert_allclose(result.priorities, priorities, rtol=1e-5, atol=1e-6)
 
 
+def test_a_batch_of_last_steps_moves_no_temperature():
+    data, (reward, done, last) = random_sequences(3, SMALL)
+    losses = loss_of(data, (reward, done, np.ones_like(last)), SMALL).losses
+    assert [float(losses[name]) for name in ("critics", "actor", "temperature")] == [0.0, 0.0, 0.0]
+
+
 def test_each_group_has_its_own_loss_and_the_targets_follow():
     config = dataclasses.replace(SMALL, layer_norm="all", previous_step_inputs=True, mlp_layers=1, unroll_length=2)
     agent = dataclasses.replace(config, target_update_rate=0.5).build(SPEC, 4, seed=1)

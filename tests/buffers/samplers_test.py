@@ -136,6 +136,8 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
         sampler.set_state(large.get_state())
     with pytest.raises(ValueError, match=r"has \['generator', 'priorities', 'slots'\], not \['slots'\]"):
         sampler.set_state({"slots": np.zeros(1, np.int32)})
+    with pytest.raises(ValueError, match="a slot is given twice"):
+        sampler.set_state(sampler.get_state() | {"slots": np.ones(2, np.int32), "priorities": np.ones(2)})
     assert sampler.slots.tolist() == [1]
 
 
@@ -146,6 +148,9 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
         ("insert", [0, 1], [1, np.inf], "priority inf of slot 1 is not a finite number"),
         ("insert", [0, 1], [1], "got (2,) and (1,)"),
         ("insert", [0, 1, 2, 6], [1, 1, 1, 1], "4 sequences do not fit into a replay with a capacity of 3"),
+        ("insert", [0, 3], [1, 1], "slot 3 is already inside"),
+        ("insert", [0, 0], [1, 1], "a slot is given twice"),
+        ("update", [3, 2], [1, 1], "slot 2 is not inside"),
         ("update", [3, 4], [np.nan, 1], "priority nan of slot 3 is not a finite number"),
     ],
 )

@@ -22,6 +22,7 @@ from seed_rl.experiment import config_files
 from seed_rl.runs import replay, run
 
 CATCH = "--gin_file=catch/vtrace"
+DIGITS = "9" * 5000
 ON_RAY = f"train {CATCH} --launcher=ray"
 
 
@@ -41,7 +42,7 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         (f"train {CATCH} --agent=ddpg", "flag --agent=ddpg: value should be one of <ppo|pqn|"),
         (f"train {CATCH} more", r"unexpected argument \(flags begin with --\): no gin file 'more'$"),
         ("plan catch/vtracy", r"begin with --\): no gin file 'catch/vtracy'. Did you mean 'catch/vtrace'\?$"),
-        ("sweep catch/vtrace --seeds=0", "--seeds must be a positive number"),
+        ("sweep catch/vtrace --seeds=0", "--seeds must be 1 to 10,000 runs"),
         ("learner catch/vtrace --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("doctor more", r"unexpected argument 'more' \(flags begin with --\)$"),
         (f"train {CATCH} --logdir=", "flag --logdir=: must name a directory"),
@@ -80,6 +81,14 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         ),
         ("train --gin_file=dmlab/small --synchronous", "does not repeat an episode for the same seed and actions"),
         (f"train {CATCH} --fork=runs/other", "--fork expects LOGDIR@UPDATE, got 'runs/other'"),
+        (f"train {CATCH} --fork=a@²", "--fork expects LOGDIR@UPDATE, got 'a@²': expected a whole number such as"),
+        (f"train {CATCH} --fork=a@{DIGITS}", "--fork expects LOGDIR@UPDATE, got 'a@9+[.]{3}: expected a whole"),
+        (f"train {CATCH} --total_frames={DIGITS}", "expected a whole number such as"),
+        (f"sweep {CATCH} --seeds={DIGITS}", "--seeds must be whole numbers, got '9{199}[.]{3}: expected a whole"),
+        (f"sweep {CATCH} --seeds=1e12", "--seeds must be 1 to 10,000 runs, or a list of seeds, got 1000000000000"),
+        (f"sweep {CATCH} --search=Catch.rows=1..{DIGITS}", "expected NAME=LOW..HIGH or NAME=VALUE,VALUE,..."),
+        (f"eval --pretrained=catch --checkpoint={DIGITS}", "/checkpoints/9+ can't be read: No such file"),
+        ("verify http://127.0.0.1:1/x.tar", "http://127.0.0.1:1/x.tar can't be read: "),
         (f"train {CATCH} --fork=a@5 --logdir=memory://run", "--fork needs a local --logdir, got memory://run"),
         (f"learner {CATCH} --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("actor --server_address=localhost", "localhost"),
@@ -99,8 +108,8 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         ("plot", "expected at least one log directory"),
         ("plot x --output=gs://bucket/x.png", "--output must be a local path, got gs://bucket/x.png"),
         ("plot x --output=curve", "--output files must have an extension, such as .png, .svg or .pdf, got curve"),
-        (f"sweep {CATCH} --seeds=0", "--seeds must be a positive number of runs or a list of seeds, got 0"),
-        (f"sweep {CATCH} --seeds=a", "--seeds must be whole numbers, got a"),
+        (f"sweep {CATCH} --seeds=0", "--seeds must be 1 to 10,000 runs, or a list of seeds, got 0"),
+        (f"sweep {CATCH} --seeds=a", "--seeds must be whole numbers, got 'a': expected a whole number"),
         (f"sweep {CATCH} --logdir=gs://a/b", "--logdir of a sweep must be a local directory, got gs://a/b; only `seed"),
         (f"sweep {CATCH} --grid=Experiment.seed=3,4", "the seeds of a sweep are given by --seeds, not"),
         (f"sweep {CATCH} --gin_param=Experiment.seed=3", "the seeds of a sweep are given by --seeds"),

@@ -202,6 +202,12 @@ def test_numbers_are_short():
     assert " ".join(map(duration, durations)) == "0s 9s 1m00s 3m20s 1h05m 23h59m 3d04h"
 
 
+def test_the_time_that_is_left_follows_from_the_last_minute():
+    steady = [ROW | {"seconds": 10.0 * n, "env_frames": 100_000.0 + 2_000.0 * n} for n in range(30)]
+    lines = shown(io.StringIO(), *steady, ROW | {"seconds": 300.0, "env_frames": 161_000.0}).splitlines()
+    assert duration((1_000_000 - 161_000) / ((161_000 - 148_000) / 60)) in lines[-1]
+
+
 def test_the_next_milestone_is_announced_with_the_time_until_then():
     milestones = "Logs.milestones = (('', 18, 700_000), ('', 15, 400_120))"
     experiment = config_files.load("catch/vtrace", [*SETTINGS, milestones])

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from benchmarks.__main__ import BENCHMARKS
+from scripts import try_packages
 from seed_rl import api
 from tests.support.checked_commands import Line
 
@@ -122,6 +123,9 @@ def of_seed_rl(recorded: list[Line]) -> list[Line]:
 def test_every_command_is_understood_and_the_quick_ones_are_carried_out(recorded, tmp_path):
     mentioned = [each for page in PAGES for each in INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))]
     flags = [Line(each.split()[1:], str(tmp_path), "", False) for each in mentioned]
+    rows = [["train", "--gin_file=gym/any", *given] for _, _, given in try_packages.rows()]
+    assert len(rows) > 12
+    flags += [Line(row, str(tmp_path), "", False) for row in rows]
     lines = [*of_seed_rl(recorded), *flags]
     assert len(flags) > 10
     assert len(lines) > 80

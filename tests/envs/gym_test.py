@@ -1,6 +1,9 @@
 """Gymnasium's environments as a suite: each vectorization, each kind of space, and where episodes end."""
 
+import contextlib
+import gc
 import itertools
+import json
 
 import cv2
 import numpy as np
@@ -13,7 +16,7 @@ from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import from_description
 from seed_rl.envs.vector.wrappers import RepeatedActions
-from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
 from tests.support.registered_envs import Counted
 
 MODULE = "tests.support.registered_envs"
@@ -56,6 +59,7 @@ STEP_LATE = [
     [
         ("Counted", "sync", SAME_STEP),
         ("Counted", "async", SAME_STEP),
+        ("CountedBare", "sync", SAME_STEP),
         ("CountedSame", "vector_entry_point", SAME_STEP),
         ("CountedNext", "vector_entry_point", STEP_LATE),
         ("CountedSilent", "vector_entry_point", STEP_LATE),
@@ -187,6 +191,24 @@ def test_wrappers_are_applied_in_order_with_their_arguments(make):
     np.testing.assert_array_equal(env.reset(seed=3)[0], np.tile(plain.reset(seed=3)[0], 3))
 
 
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_every_environment_on_a_machine_has_a_number_of_its_own(vectorization):
+    options = '{"index": "{index}", "port": "{index+5000}", "folder": "runs/{index}", "other": "index"}'
+    config = Gym(f"{MODULE}:Told-v0", options=options, vectorization=vectorization)
+
+    def told(*sizes):
+        with contextlib.ExitStack() as made:
+            envs = [made.enter_context(contextlib.closing(config.make(size))) for size in sizes]
+            return [json.loads(text) for env in envs if env.reset() for text in env.render()]
+
+    numbers = told(2, 1)
+    first = numbers[0]["index"]
+    for index, each in zip(range(first, first + 3), numbers, strict=True):
+        assert each == {"index": index, "port": index + 5000, "folder": f"runs/{index}", "other": "index"}
+    gc.collect()
+    assert told(1)[0]["index"] == first, "it is free again"
+
+
 def test_modules_are_those_that_any_setting_names():
     config = Gym("one:Game-v0", options='{"env_id": "two:Game-v0"}', wrappers=("three:Wrapper", ("two:Wrapper", {})))
     assert config.modules == ("one", "two", "three")
@@ -228,10 +250,28 @@ LOW, HIGH = (float(np.float32(-0.1)),) * 4, (float(np.float32(0.7)),) * 4
         ("matrix of doubles", ContinuousSpec(LOW, HIGH), [LOW, HIGH], [[-0.1] * 4, [0.7] * 4]),
         ("one value each", ContinuousSpec((-1.0,), (1.0,)), [[-1], [0.5]], [[-1, 2], [0.5, 2]]),
         ("one value", DiscreteSpec(1), [0, 0], [[1, 1], [1, 1]]),
+        ("pair", MultiDiscreteSpec((2, 3)), [[0, 2], [1, 0]], [[0, 2], [1, 0]]),
+        (
+            "numbers",
+            ContinuousSpec((-1.0, 0.0, -2.0), (1.0, 5.0, 3.0)),
+            [[-1, 5, 0], [0, 1, 3]],
+            [[-1, 5, 0], [0, 1, 3]],
+        ),
+        ("only", DiscreteSpec(4), [0, 3], [[3], [6]]),
+        *(
+            (
+                levers,
+                MixedSpec((1, 4, 2, 2), (-2.0,), (3.0,)),
+                [[0, 3, 1, 0, 2.5], [0, 0, 0, 1, -2]],
+                [[1, 1, 2.5, 6, 1, 0], [1, 1, -2, 3, 0, 1]],
+            )
+            for levers in ("tree", "tree, async")
+        ),
     ],
 )
 def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, taken):
-    config = echo(levers=levers, vectorization="async" if levers == "number" else "sync")
+    levers, _, vectorization = levers.partition(", ")
+    config = echo(levers=levers, vectorization=vectorization or ("async" if levers == "number" else "sync"))
     assert config.spec().action == spec
     env = make(config, 2)
     env.reset(seed=1)
@@ -245,15 +285,22 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
         (echo("text"), r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
         (echo("no number"), "Echo-v0: observations hold no number"),
         (echo("no part"), "Echo-v0: observations hold no number"),
+        (echo("many inside"), r"observation b may have at most 65536 values, got Discrete\(70000\): keys = \('-b',\)"),
+        (echo("many bits"), r"observation may have at most 65536 values, got MultiBinary\(70000\)"),
+        (echo(levers="many"), r"actions may have at most 65536 values, got Discrete\(70000\)"),
         (echo("text inside"), r"observation b must be Box, .*, got Text: keys = \('-b',\) drops it"),
         (echo("nested", keys=("-lens",)), r"no observation 'lens' to keep or drop \(known: camera/left, camera/right"),
         (echo("one part", keys=("-only",)), "keys -only leave no observation"),
         (Gym(wrappers=("os:system",)), "os:system is not a subclass of gymnasium.Wrapper"),
+        (Gym("GymV26Environment-v0"), "Gym needs shimmy, which is not installed here: pip install shimmy gym"),
+        (Gym("NetHackScore-v0"), "Gym needs nle, which is not installed here: pip install nle"),
         (Gym("MiniGrid-Empty-8x8-v0"), "Gym needs minigrid, which is not installed here: pip install minigrid"),
         (echo("same names"), r"parts of an observation need different paths, got Dict\("),
-        (echo(levers="unbounded"), r"a Box of actions must be numeric and bounded on all sides, got Box\(-inf, 1.0"),
-        (echo(levers="integers"), r"a Box of integer actions may have at most 1000 values each, got Box\(0, 1000,"),
-        (echo(levers="text"), r"actions must be Discrete, MultiDiscrete, MultiBinary or a bounded Box, got Text\("),
+        (echo(levers="unbounded"), r"actions: a Box must be numeric and bounded on all sides, got Box\(-inf, 1.0"),
+        (echo(levers="text inside"), r"action b/1 must be Discrete, .*, or Dict or Tuple of those, got Text\("),
+        (echo(levers="no part"), r"actions need a part, got Dict\(\)"),
+        (echo(levers="integers"), r"a Box of integers may have at most 1000 values each, got Box\(0, 1000,"),
+        (echo(levers="text"), r"actions must be Discrete, .*, a bounded Box, or Dict or Tuple of those, got Text\("),
         (
             Gym(f"{MODULE}:CountedDisabled-v0", vectorization="vector_entry_point"),
             "CountedDisabled-v0 must reset its environments itself, but has autoreset mode",

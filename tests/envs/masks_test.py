@@ -67,6 +67,11 @@ def test_an_episode_may_end_without_a_legal_action(make):
     ("config", "kind", "sentence"),
     [
         (masked(allows="none"), EnvironmentFailed, "allows no action in environment 0 of 2: action_mask is absent"),
+        (
+            masked(allows="logits"),
+            CannotBuild,
+            ": action_mask must hold 1 for each legal .*, but holds -inf",
+        ),
         (masked("elsewhere", action_mask="here"), CannotBuild, "nor info has an action mask 'here'"),
         (masked("observation", "vector"), CannotBuild, r"actions Box.* no mask, but action_mask has 1: keys = \('-"),
     ],
@@ -87,11 +92,11 @@ def test_a_mask_that_would_be_ignored_is_found_before_training():
 
 
 class Told(UniformVectorEnv):
-    """Has masks of these lengths in its `info`, one result after another."""
+    """Has masks of these lengths in its `info`, one result after another, which hold a value."""
 
-    def __init__(self, *lengths):
+    def __init__(self, *lengths, value=1):
         super().__init__(2, spaces.Box(-1, 1, (1,)), spaces.Discrete(3))
-        self._lengths = iter(lengths)
+        self._lengths, self._value = iter(lengths), value
 
     def reset(self, **_):
         return np.zeros((2, 1), np.float32), self._info()
@@ -102,7 +107,7 @@ class Told(UniformVectorEnv):
 
     def _info(self):
         length = next(self._lengths)
-        return {"action_mask": np.ones((2, length))} if length else {}
+        return {"action_mask": np.full((2, length), self._value)} if length else {}
 
 
 def test_masks_of_a_native_vector_environment_are_those_of_its_first_reset():
@@ -111,6 +116,8 @@ def test_masks_of_a_native_vector_environment_are_those_of_its_first_reset():
         packed(Told(3, 4), name="Told", in_info=True).step(actions)
     with pytest.raises(CannotBuild, match=r"^Told has an action mask in info\['action_mask'\] of a step, but had none"):
         packed(Told(0, 3), name="Told", in_info=True)
+    with pytest.raises(CannotBuild, match="^Told: action_mask must hold 1 for each legal action and 0 .*holds 0.5$"):
+        packed(Told(3, 3, value=0.5), name="Told", in_info=True).reset()
 
 
 def test_a_mask_of_combinations_makes_them_one_choice(make):

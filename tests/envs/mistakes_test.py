@@ -1,5 +1,6 @@
 """Mistakes in environments of others: a sentence with the part, what was declared and what came, before training."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -11,7 +12,7 @@ import pytest
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, step
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.checks import Checked, Tolerance
-from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
+from seed_rl.envs.elsewhere import check_several, findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.envs.vector.final import RESTARTS
@@ -42,8 +43,8 @@ def tried(config):
         ({"observation": "text"}, r"of reset is declared as float32\[3\], but came as str 'zero'"),
         ({"observation": "half", "space": "parts"}, r"is declared as a Dict of a, b, but came as a dict of a"),
         ({"observation": "long", "space": "two"}, r"is declared as a Tuple of 2, but came as float32\[4\]"),
-        ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), but came as \[\[7, -2\]"),
-        ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), but came as \[\[3, 0\]"),
+        ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), but came as \[7, -2\]"),
+        ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), but came as \[3, 0\]"),
         ({"reset": "long"}, r"result of reset is declared as \(observation, info\), but came as float32\[4\]"),
         ({"step": "ragged"}, r"result of step is declared as \(observation, reward, .*, but came as a list of 2"),
         ({"reward": "nothing"}, "reward is declared as a number, but came as None"),
@@ -54,7 +55,7 @@ def tried(config):
     ids=str,
 )
 def test_a_result_that_is_not_what_was_declared_is_named(options, sentence):
-    with pytest.raises(CannotBuild, match=f"^{ID}: .*{sentence}"):
+    with pytest.raises(CannotBuild, match=f"^environment 0 of 2 of {ID}: .*{sentence}"):
         tried(mistaken(**options))
 
 
@@ -75,7 +76,7 @@ def test_what_can_be_understood_is_accepted():
     ids=str,
 )
 def test_an_error_keeps_its_reason_and_its_place(options, sentence):
-    with pytest.raises((CannotBuild, EnvironmentFailed), match=f"^{ID} {sentence}"):
+    with pytest.raises((CannotBuild, EnvironmentFailed), match=f"^(environment 0 of 2 of )?{ID} {sentence}"):
         tried(mistaken(**options))
 
 
@@ -126,11 +127,61 @@ def test_an_environment_that_is_only_known_here_is_made_here():
         assert env.reset(seed=1)[0].shape == (1, 10, 5, 1)
 
 
+def test_large_frames_are_warned_about_with_what_shrinks_them(monkeypatch, caplog):
+    monkeypatch.setattr("seed_rl.envs.elsewhere._LARGE", 7_000)
+    config = Gym("tests.support.registered_envs:Echo-v0", options='{"senses": "wide"}')
+    probed_spec(config)
+    assert "Echo-v0): frames are uint8[40, 60, 3], which are slow" in caplog.text
+    assert "Gym.frame_size = 84 shrinks them" in caplog.text
+    caplog.clear()
+    probed_spec(dataclasses.replace(config, frame_size=40))
+    assert caplog.text == ""
+
+
 def test_findings_are_lines_of_text():
     spec, steps, ends = findings(PettingZoo(), seconds=0.0)
     assert spec.endswith("turn int32[1]; action Discrete(9); action masks of 9 values; 2 players")
     assert re.fullmatch("1 random steps, .* a second, with rewards from 0 to 0", steps)
-    assert ends == "0 ends of episodes: if episodes never end, set `max_episode_steps`"
+    assert ends == "0 ends of episodes", "too few steps to say more"
+
+
+class Endless(Catch):
+    suite = "endless"
+
+    def make(self, num_envs):
+        env = super().make(num_envs)
+        step, never = env.step, np.zeros(num_envs, bool)
+        env.step = lambda actions: (*step(actions)[:2], never, never, {})
+        return env
+
+
+@pytest.mark.parametrize(
+    ("advice", "sentence"),
+    [
+        (Endless.without_ends, "if episodes never end, limit their steps"),
+        (Gym.without_ends, """or Gym.options = '{"max_episode_steps": 1000}'"""),
+        (PettingZoo.without_ends, """many take PettingZoo.options = '{"max_cycles": 500}'"""),
+    ],
+)
+def test_whose_episodes_never_end_hears_what_limits_them(monkeypatch, advice, sentence):
+    monkeypatch.setattr(Endless, "without_ends", advice)
+    monkeypatch.setattr("seed_rl.envs.elsewhere._ENOUGH_STEPS", 1)
+    assert findings(Endless(), seconds=0.0)[-1] == f"0 ends of episodes: {advice}"
+    assert advice.endswith(sentence)
+
+
+def single(name="", **settings):
+    return Gym("tests.support.registered_envs:Single-v0", options=json.dumps({"name": name}), **settings)
+
+
+def test_environments_that_exist_once_in_a_process_or_on_a_machine_are_found_before_training():
+    check_several(single("port"), 1)
+    with pytest.raises(CannotBuild, match=r"there can't be 2 of .* in one process; with Gym.vectorization = 'async' "):
+        findings(single())
+    check_several(single(vectorization="async"), 2)
+    with pytest.raises(CannotBuild, match=r"only one of .*Single-v0\) on a machine: .* in use.*`\"{index}\"` in"):
+        check_several(single("port"), 2)
+    check_several(single("port {index}"), 2)
 
 
 def test_an_end_that_is_reported_a_step_late_is_found_once():
@@ -202,6 +253,36 @@ class Flaky(Counted):
     def _call(self):
         if next(self._calls) in self._fails:
             raise RuntimeError("lost its simulator")
+
+
+@pytest.mark.parametrize(
+    ("odd", "sentence"),
+    [
+        ({"observation": None}, r"observation is declared as int64\[3\], but came as None"),
+        ({"observation": np.zeros(4, np.int64)}, r"observation is declared as int64\[3\], but came as int64\[4\]"),
+        ({"reward": None}, "reward is declared as a number, but came as None"),
+        ({"terminated": "yes"}, "terminated is declared as True or False, but came as str 'yes'"),
+        ({"result": None}, "the result of step is declared as .*, but came as None"),
+    ],
+    ids=str,
+)
+def test_an_odd_step_is_an_error_of_its_environment_alone(caplog, odd, sentence):
+    class Odd(Counted):
+        def step(self, action):
+            names = ("observation", "reward", "terminated", "truncated", "info")
+            result = {**dict(zip(names, super().step(action), strict=True)), **odd}
+            return result.get("result", tuple(result[name] for name in names))
+
+    env = Checked(iter([Odd(), Counted()]).__next__, "environment 2 of 8 of the game", Tolerance(1.0, finished=1))
+    before, _ = env.reset(seed=3)
+    observation, *rest = env.step(0)
+    assert (observation.tolist(), rest) == (before.tolist(), [0.0, False, True, {RESTARTS: 1}])
+    assert re.search(f"environment 2 of 8 of the game: {sentence}; it restarts", caplog.text)
+    play(env)
+    env = Checked(Odd, "environment 2 of 8 of the game", Tolerance(0.0, finished=1))
+    env.reset(seed=3)
+    with pytest.raises(EnvironmentFailed, match=f"^environment 2 of 8 of the game: {sentence}$"):
+        env.step(0)
 
 
 def checked(tolerance, *made):

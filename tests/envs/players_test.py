@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.envs import base
@@ -100,6 +101,21 @@ def test_an_observation_of_the_game_keeps_its_name_unless_it_is_needed(make):
     assert [name for name, _ in without.network_inputs()] == ["observation"]
     turns = PettingZoo(keys=("observation",)).spec()
     assert [name for name, _ in turns.network_inputs()] == ["observation", "turn"]
+
+
+def test_players_may_act_in_a_dict(make, monkeypatch):
+    taken, step = {}, Leaving.step
+    own = spaces.Dict({"force": spaces.Box(-1, 1, (2,), np.float32), "tool": spaces.Discrete(3, start=1)})
+    monkeypatch.setattr(Leaving, "action_space", lambda game, agent: own)
+    monkeypatch.setattr(
+        Leaving, "step", lambda game, given: (taken.update(given), step(game, dict.fromkeys(given, 0)))[1]
+    )
+    env = make(LEAVING, 3)
+    seats = env.reset(seed=1)[0]["observation"][:, 0].astype(int) - 1
+    env.step(np.array([[0, 0.5, 0], [1, 0, -1], [2, 0.25, 1]], np.float32))
+    by_row = [taken[Leaving.possible_agents[seat]] for seat in seats]
+    assert all(own.contains(action) for action in by_row)
+    assert [(action["tool"], *action["force"]) for action in by_row] == [(1, 0.5, 0), (2, 0, -1), (3, 0.25, 1)]
 
 
 def test_the_last_observation_is_kept_if_a_reset_writes_into_it(make, monkeypatch):

@@ -1,7 +1,6 @@
 """Exports: SavedModels, and what becomes of them."""
 
 import contextlib
-import importlib
 import json
 import os
 import pathlib
@@ -12,20 +11,19 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.cli.main import main
 from seed_rl.envs.gym import Gym
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.export import ABOUT, WEIGHTS, export, new_directory
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from tests.support.full_disk import largest_file
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
-
 
 def signatures(directory):
     return tf.saved_model.load(str(directory)).signatures
 
 
-def test_an_export_and_the_onnx_model_of_it_act_as_the_policy(saved_run, tmp_path, monkeypatch):
+def test_an_export_and_the_onnx_model_of_it_act_as_the_policy(saved_run, tmp_path):
     settings = ("R2D2.frame_stack = 3", "R2D2.dtype = 'mixed_bfloat16'")  # of which ONNX's runtime has no convolution
     logdir, _ = saved_run("catch/r2d2", *settings)
     policy = load_policy(logdir, greedy=True, float32=True)
@@ -39,8 +37,7 @@ def test_an_export_and_the_onnx_model_of_it_act_as_the_policy(saved_run, tmp_pat
     exported, onnx = str(tmp_path / "export"), str(tmp_path / "policy.onnx")
     export(policy, exported, batch=3)
     served = signatures(exported)
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    importlib.import_module("onnx_policy").convert(exported, onnx)
+    assert main(["export", f"--logdir={logdir}", "--format=onnx", f"--output={onnx}", "--batch_size=3"]) == 0
     session = onnxruntime.InferenceSession(onnx)
     names = [output.name.removeprefix("next_") for output in session.get_outputs()]
 
@@ -48,13 +45,19 @@ def test_an_export_and_the_onnx_model_of_it_act_as_the_policy(saved_run, tmp_pat
         arrays = {name: np.array(value) for name, value in inputs.items()}
         return dict(zip(names, session.run(None, arrays), strict=True))
 
-    for act in (served["greedy"], on_onnx):
-        memory = served["initial_state"]()
+    first = served["initial_state"]()
+    for act, memory in ((served["greedy"], first), (on_onnx, {name: np.zeros_like(x) for name, x in first.items()})):
         for step, actions in zip(steps, expected, strict=True):
             given = {name: tf.constant(getattr(step, name)) for name in ("reward", "done", "observation")}
             memory = act(**given, **memory)
             memory["prev_action"] = memory.pop("action")
             np.testing.assert_array_equal(memory["prev_action"], actions)
+
+
+def test_without_the_converter_an_onnx_export_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["export", "--logdir=x", "--format=onnx"]) == 2
+    assert "--format=onnx needs tf2onnx: pip install tf2onnx" in capsys.readouterr().err
 
 
 def test_sampled_actions_depend_on_the_seed_and_greedy_ones_do_not_take_one(saved_run, tmp_path):
@@ -93,7 +96,7 @@ def test_an_export_has_the_weights_of_the_acting_network_and_says_where_they_are
     policy = load_policy(logdir)
     export(policy, str(tmp_path / "export"), batch=2)
     about = json.loads((tmp_path / "export" / ABOUT).read_text())
-    assert (about["checkpoint"], about["env_frames"], about["batch"]) == (policy.checkpoint, 700, 2)
+    assert (about["checkpoint"], about["env_frames"], about["batch"]) == (os.path.basename(policy.checkpoint), 700, 2)
     fresh = experiment_of(logdir).build_agent()
     fresh.model.load_weights(tmp_path / "export" / WEIGHTS)
     for loaded, saved in zip(fresh.model.variables, agent.model.variables, strict=True):

@@ -36,8 +36,15 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     first.process.kill()
     first.wait()
     wait_for(lambda: gone(actors))
-    assert runs.run(*train, f"--logdir={logdir}").returncode == 0
+    before = checkpoints.paths(str(logdir / "checkpoints"))[-1]
+    second = runs.start(*train, f"--logdir={logdir}")
+    wait_for(lambda: checkpoints.paths(str(logdir / "checkpoints"))[-1] != before, second)
+    for actor in actors_of(second.pid):
+        actor.kill()
+    assert second.wait() == 0, second.text()
+    assert second.text().count(" joined from ") > 2, "the killed actor came back, and another for the next part"
     recorded = segments.load(str(logdir / file.NAME))
+    assert any(len(part.needed_after) == 2 for part in recorded), "both acted"
     assert len(recorded) == 3, "one ends with the kill, another at the checkpoint that is kept"
     assert all(part.end[0] == following.begin > 0 for part, following in itertools.pairwise(recorded))
     kept = logdir / "checkpoints/frames-000000001500.npz"

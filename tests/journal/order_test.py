@@ -1,6 +1,8 @@
 """An order is recorded, prescribed again, compared and cut."""
 
 import dataclasses
+import json
+import os
 import threading
 from types import SimpleNamespace
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.experiment import config_files
 from seed_rl.inference.order import OrderFailed, Synchronous
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
@@ -24,7 +27,7 @@ from tests.support.deadlines import within
 
 QUEUE = UnrollQueue(1)
 START = {
-    "settings": {"agent.kind": "VTrace", "batch_size": 8},
+    "settings": config_files.load(["catch/vtrace"], ["Experiment.batch_size = 8"]).to_json(),
     "versions": versions(),
     "machine": {"processor": processor(), "threads": 2},
 }
@@ -72,7 +75,8 @@ def test_a_journal_is_read_as_it_was_written(journal):
     first, second = segments.load(journal)
     assert [segment.begin for segment in (first, second)] == [0, 1]
     assert [segment.end for segment in (first, second)] == [(1, 100), (3, None)]
-    assert first.turns == {0: [(), (0, 1), (), (1,), (), (1, 0), ()]}
+    assert [*first.batches] == [0]
+    assert [*first.turns(0)] == [(), (0, 1), (), (1,), (), (1, 0), ()]
     assert (sorted(first.digests), sorted(second.digests)) == ([0, 1, 2, 3], [1, 2, 3])
     assert (first.needed_after, second.needed_after) == ({0: 1}, {0: 1})
     assert [group.env_ids for group in first.joins[0]] == [(0, 1), (2, 3)]
@@ -84,11 +88,10 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     batcher = order.batcher(0, 4, 0.0, 4)
     refresh(order)
     membership = order.membership(4, 0, 60.0, 1)
-    with pytest.raises(Refused, match="no further actor took part"):
-        membership.join([3])
-    one, two = membership.join([2, 2]).groups
-    with pytest.raises(Refused, match="no further actor took part"):
-        membership.join([2, 2])
+    for sizes, name in (([3], "0"), ([2, 2], "1")):
+        with pytest.raises(Refused, match="no further actor took part"):
+            membership.join(sizes, f"{name} on unix:")
+    one, two = order.membership(4, 0, 60.0, 1).join([2, 2], "0 on unix:").groups
     a, b = request_of(one), request_of(two)
     for each in (b, a):
         batcher.group_opened(each.lease)
@@ -111,14 +114,27 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
         batcher.get()
 
 
-def test_actors_get_the_groups_that_acted_in_the_order_in_which_they_are_needed():
-    joins = [(GroupLease((n,), seed=n),) for n in range(4)]  # the first was killed before it acted
-    order = Replayed(segments.Segment({}, joins=joins, needed_after={1: 5, 2: 0, 3: 1}))
-    assert [order.needs(actor) for actor in range(4)] == [False, False, True, True], "now or soon"
-    membership = order.membership(4, 0, 60.0, 1)
-    assert [membership.join([1]).groups for _ in range(3)] == [joins[2], joins[3], joins[1]]
-    with pytest.raises(Refused):
-        membership.join([1])
+def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_the_last_time(journal):
+    segment = segments.Segment({})
+    for n, env_id in enumerate((0, 0, 1, 1)):  # the first was killed before it acted
+        segment.join((GroupLease((env_id,), seed=n),))
+    for group, refreshes in ((2, 0), (1, 2), (2, 0), (3, 3), (3, 0)):
+        segment.refreshes += refreshes
+        segment.act(0, group)
+    assert [*segment.needed_after.items()] == [(2, 0), (1, 2), (3, 5)]
+    assert segment.most_actors == 2
+    order = Replayed(segment)
+    order.batcher(0, 4, 0.0, 4)
+    needed, done = [], []
+    for turn in segment.turns(0):
+        needed.append([actor for actor in (1, 2, 3) if order.needs(actor)])
+        done.append([actor for actor in (1, 2, 3) if order.is_done(actor)])
+        if turn == segments.WEIGHTS:
+            refresh(order)
+        else:
+            act(order)
+    assert needed == [[2]] * 2 + [[1, 2]] * 5 + [[1, 2, 3]] * 3
+    assert done == [[]] * 4 + [[1]] + [[1, 2]] * 5
 
 
 def test_a_run_ends_with_its_part_and_a_replay_with_its_segment_or_before(journal, tmp_path):
@@ -164,7 +180,7 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
 
 
 def test_the_first_difference_is_named(journal):
-    lines = file.read(journal)
+    lines = [*file.Lines(journal)]
     assert difference(lines, lines) == ""
     changed = [line.replace('"batch_size":8', '"batch_size":9') for line in lines]
     assert difference(lines, changed) == "all of it is equal; settings batch_size is 8 and 9"
@@ -176,25 +192,25 @@ def test_the_first_difference_is_named(journal):
         assert difference(lines, other).startswith("after "), word
         assert "the first journal ends" in difference(lines[:number], lines)
     digest = lines.index(next(line for line in lines if line.startswith("digest 2")))
-    other = [*lines[:digest], lines[digest][:-4] + "zzzz", *lines[digest + 1 :]]
+    other = [*lines[:digest], lines[digest][:-4] + "0000", *lines[digest + 1 :]]
     assert difference(lines, other) == "after 2 updates, agent/kernel differs"
 
 
 def test_a_beginning_ends_with_a_checkpoint_after_its_update(journal, tmp_path):
-    lines = file.read(journal)
+    lines = [*file.Lines(journal)]
     for update, starts in ((1, 1), (2, 2), (3, 2)):
-        kept = segments.beginning(lines, update)
+        kept = [*segments.beginning(lines, update)]
         assert kept == lines[: len(kept)]
         assert kept[-1] == "weights"
         assert sum(line.startswith("run ") for line in kept) == starts
 
 
 def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
-    lines = file.read(journal)
+    lines = [*file.Lines(journal)]
     edits = (
-        ('"numpy":"', '"numpy":"0', "can't be replayed here: numpy was 0"),
-        (f'"processor":"{processor()}', '"processor":"Abacus', "the processor was Abacus, here"),
-        ("digest 1 ", "digest 1 0", "has a gap: its run continued to update 1 unrecorded"),
+        ('"numpy":"', '"numpy":"0', "can't be replayed here: it was recorded with numpy 0"),
+        (f'"processor":"{processor()}', '"processor":"Abacus', "the processor Abacus.*, here is the processor "),
+        ("digest 1 ", "digest 2 ", "has a gap: its run continued to update 1 unrecorded"),
         ('"updates":0', '"updates":5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
         ("act 0 1", "act zero", "line 7 of .* is not understood: ValueError"),
         ("act 0 1", "act 0 2", "line 7 of .* is not understood: IndexError"),
@@ -211,3 +227,42 @@ def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
             replay.todo(path, "", None)
     assert [segment.begin for segment in replay.todo(journal, "", 1)] == [0]
     assert [segment.begin for segment in replay.todo(journal, "", None)] == [0, 1]
+
+
+def test_only_packages_of_the_runs_own_suite_have_to_be_the_same(tmp_path):
+    def todo(env, **more):
+        settings = config_files.load(["catch/vtrace"]).to_json()
+        settings = {name: value for name, value in settings.items() if not name.startswith("env.")} | env
+        start = {**START, "settings": settings, "versions": {**versions(), **more}, "updates": 0, "frames": 0}
+        writer = file.Writer(path := str(tmp_path / f"{len(os.listdir(tmp_path))}.gz"))
+        writer.write(f"run {json.dumps({**start, 'variables': []})}")
+        writer.write("weights")
+        writer.close()
+        return replay.todo(path, "", None)
+
+    others = {"envpool": "0.9", "gfootball": "0.9", "box2d": "0.9", "pettingzoo": "0.9"}
+    catch, atari = {"env.kind": "Catch"}, {"env.kind": "Atari"}
+    halfcheetah, pendulum = (
+        {"env.kind": "MuJoCo", "env.task": "HalfCheetah"},
+        {"env.kind": "Gym", "env.id": "Pendulum-v1"},
+    )
+    assert all(todo(env, **others) for env in (catch, atari, halfcheetah, pendulum))
+    pool = {**pendulum, "env.envpool": True}
+    for env, package in ((atari, "ale-py"), (halfcheetah, "mujoco"), (pool, "envpool"), (catch, "numpy")):
+        with pytest.raises(JournalError, match=f"recorded with {package} 0.9, here is {package} "):
+            todo(env, **{package: "0.9"})
+
+
+def test_a_difference_between_machines_is_named_by_what_matters():
+    here = {"threads": 2, "onednn": True, "instructions": ["avx2", "amx_bf16"], "environment": {"XLA_FLAGS": "a"}}
+    replay._check_equal({"threads": 2, "environment": {"XLA_FLAGS": "a"}}, here, "it")  # before there were others
+    for there, sentence in (
+        ({"instructions": ["avx2", "avx512f"]}, "instructions avx512f, here is instructions amx_bf16"),
+        ({"instructions": ["avx2"]}, "nothing more, here is instructions amx_bf16"),
+        ({"onednn": False}, "onednn False, here is onednn True"),
+        ({"environment": {}}, "nothing more, here is environment XLA_FLAGS=a"),
+        ({"firmware": 3}, "firmware 3, here is firmware missing"),
+        ({str(n): n for n in range(9)}, "3 3; and 5 more, here is .*; and 5 more"),
+    ):
+        with pytest.raises(JournalError, match=f"^it can't be replayed here: it was recorded with .*{sentence}$"):
+            replay._check_equal(there, here, "it")

@@ -106,6 +106,14 @@ def test_rates_shares_and_means_are_those_of_the_interval(run, log):
     }
 
 
+def test_work_that_took_longer_than_an_interval_is_shared_out(run, log):
+    shares = []
+    for seconds in (13, 0, 2):
+        run.passes(10, acting_seconds=seconds)
+        shares.append(log.row_if_due()["time/inference_acting"])
+    assert shares == pytest.approx([1.0, 0.3, 0.2])
+
+
 def test_metrics_without_data_are_missing(run, log):
     run.passes(10, batches=1, padded_steps=2)  # totals are read while they grow: the steps come with the next row
     row = log.row_if_due()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.rl.distributions import Categorical, ClippedNormal, MultiCategorical, SquashedNormal, distribution_of
+from seed_rl.rl.distributions import Categorical, ClippedNormal, Joint, SquashedNormal, distribution_of
 from seed_rl.rl.masks import ILLEGAL
-from seed_rl.specs import ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+from seed_rl.specs import ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
 from tests.support.gradients import gradient
 
 MANY = 40_000
@@ -35,7 +35,7 @@ def test_each_kind_of_actions_has_a_distribution():
     continuous = ContinuousSpec(LOW, HIGH)
     found = [distribution_of(spec) for spec in (DiscreteSpec(3), MultiDiscreteSpec((2, 3)), continuous)]
     found.append(distribution_of(continuous, clipped=True))
-    assert [type(each) for each in found] == [Categorical, MultiCategorical, SquashedNormal, ClippedNormal]
+    assert [type(each) for each in found] == [Categorical, Joint, SquashedNormal, ClippedNormal]
     assert [each.num_parameters for each in found] == [3, 5, 4, 4]
 
 
@@ -89,7 +89,7 @@ def test_several_choices_are_independent():
     logits = np.array([0.5, -0.5, 1.0, 0.0, -2.0], np.float32)
     joint = np.outer(softmax(logits[:2]), softmax(logits[2:]))
     actions = np.array([[a, b] for a in range(2) for b in range(3)], np.int32)
-    distribution = MultiCategorical((2, 3))
+    distribution = Joint((2, 3))
     np.testing.assert_allclose(
         distribution.log_prob(np.tile(logits, (6, 1)), actions), np.log(joint).ravel(), rtol=1e-5
     )
@@ -100,6 +100,31 @@ def test_several_choices_are_independent():
     assert (np.abs(counts / MANY - joint) < 4 * np.sqrt(joint * (1 - joint) / MANY)).all()
     np.testing.assert_array_equal(distribution.features([[1, 0], [0, 2]]), [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]])
     np.testing.assert_array_equal(distribution.mode([logits, [0.0, 3.0, 1.0, 1.0, 0.0]]), [[0, 0], [1, 0]])
+
+
+def test_choices_and_numbers_are_independent_and_share_a_vector():
+    parameters = np.random.default_rng(0).normal(size=(6, 5 + 4)).astype(np.float32)
+    choices, numbers = Joint((2, 3)), SquashedNormal(LOW, HIGH)
+    mixed = distribution_of(MixedSpec((2, 3), LOW, HIGH))
+    assert (mixed.num_parameters, mixed.num_deviations, mixed.max_entropy(parameters)) == (9, 2, None)
+    drawn, best = mixed.sample(parameters, tf.constant([3, 4])).numpy(), mixed.mode(parameters).numpy()
+    assert (drawn[:, :2] % 1 == 0).all()
+    assert ((np.array(LOW) < drawn[:, 2:]) & (drawn[:, 2:] < np.array(HIGH))).all()
+    np.testing.assert_array_equal(best[:, :2], choices.mode(parameters[:, :5]))
+    np.testing.assert_array_equal(best[:, 2:], numbers.mode(parameters[:, 5:]))
+    whole, rest = drawn[:, :2].astype(np.int32), drawn[:, 2:]
+    for both, first, second in (
+        (
+            mixed.log_prob(parameters, drawn),
+            choices.log_prob(parameters[:, :5], whole),
+            numbers.log_prob(parameters[:, 5:], rest),
+        ),
+        (mixed.entropy(parameters), choices.entropy(parameters[:, :5]), numbers.entropy(parameters[:, 5:])),
+    ):
+        np.testing.assert_allclose(both, first + second, rtol=1e-5)
+    np.testing.assert_array_equal(
+        mixed.features(drawn), np.concatenate([choices.features(whole), numbers.features(rest)], axis=1)
+    )
 
 
 def densities(distribution, parameters, points):
@@ -184,7 +209,7 @@ def test_every_range_that_a_spec_allows_gives_finite_numbers():
 
 @pytest.mark.parametrize(
     "distribution",
-    [MultiCategorical((2, 3)), SquashedNormal(LOW, HIGH)],
+    [Joint((2, 3)), Joint((2, 3), ClippedNormal(LOW, HIGH)), SquashedNormal(LOW, HIGH)],
     ids=lambda d: type(d).__name__,
 )
 def test_compiled_by_xla_the_same_seed_gives_the_same_actions(distribution):
@@ -199,7 +224,7 @@ def test_compiled_by_xla_the_same_seed_gives_the_same_actions(distribution):
     [
         (SquashedNormal(LOW, HIGH), [2, 3], [2, 2], "parameters must have"),
         (SquashedNormal(LOW, HIGH), [2, 4], [2, 1], "actions must have"),
-        (MultiCategorical((2, 3)), [2, 5], [2, 3], "actions must have"),
+        (Joint((2, 3)), [2, 5], [2, 3], "actions must have"),
         (Categorical(5), [4, 3, 5], [4, 1], "actions must have"),
         (Categorical(5), [], [], "logits. cannot be a scalar"),
     ],

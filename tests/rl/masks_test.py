@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.rl import masks
-from seed_rl.rl.distributions import Categorical, MultiCategorical
+from seed_rl.rl.distributions import Categorical, Joint
 from seed_rl.rl.exploration import epsilon_greedy
 from tests.support.gradients import gradient
 
@@ -40,7 +40,7 @@ def test_a_masked_distribution_is_that_of_the_legal_actions_alone():
         slope = gradient(full.entropy, row)
         np.testing.assert_allclose(slope[legal], gradient(few.entropy, kept), atol=1e-6)
         assert not slope[~legal].any()
-    both = MultiCategorical((5, 2))
+    both = Joint((5, 2))
     joined = np.concatenate([scores, np.zeros((3, 2))], axis=1)
     np.testing.assert_allclose(both.max_entropy(joined), full.max_entropy(scores) + math.log(2), rtol=1e-6)
 

@@ -28,11 +28,13 @@ def acted(policy):
 
 def test_a_published_policy_is_complete_and_acts_as_before(saved_run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(hub, "_FILM_STEPS", 18)
-    logdir, agent = saved_run("catch/vtrace", "Actors.greedy_evaluation = True")
+    places = "Logs.wandb_project = 'my/secret'", "Experiment.init_from = '/my/secret'"
+    logdir, agent = saved_run("catch/vtrace", "Actors.greedy_evaluation = True", *places)
     directory = tmp_path / "ball"
     assert main(["export", "--format=hub", f"--logdir={logdir}", f"--output={directory}", "--episodes=4"]) == 0
     assert capsys.readouterr().out.endswith(f"hf upload ACCOUNT/NAME {directory}\n")
     assert set(os.listdir(directory)) == FILES
+    assert not [path for path in directory.iterdir() if b"my/secret" in path.read_bytes()]
 
     before, after = load_policy(logdir), load_policy(str(directory))
     assert after.env_frames == 700
@@ -57,3 +59,10 @@ def test_a_published_policy_is_complete_and_acts_as_before(saved_run, tmp_path, 
     value = f"{about['mean']:.2f} +/- {np.std(about['returns'], ddof=1):.2f}"
     assert result["metrics"] == [{"name": "mean_reward", "type": "mean_reward", "value": value, "verified": False}]
     assert "over 4 greedy episodes with seed 1 |\n| trained for | 700 environment frames, by seed_rl " in card
+
+
+def test_nothing_in_a_text_of_the_settings_leads_out_of_its_place_on_the_card():
+    heading = hub._plain("a\n# b <script>c</script> [d](e) | `f` & g\x1b", hub._MARKUP)
+    assert heading == r"a # b \<script\>c\</script\> \[d\](e) \| \`f\` \& g\\x1b"
+    assert hub._plain("a | b", "|") == r"a \| b"
+    assert len(hub._plain("a" * 10**6, "|")) == 200

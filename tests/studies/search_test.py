@@ -68,6 +68,22 @@ def test_a_line_that_a_full_disk_cut_off_does_not_spoil_the_study(trained, tmp_p
     assert len(trained) >= 4
 
 
+def test_a_journal_whose_lines_are_in_another_order_or_missing_is_refused_or_read(trained, tmp_path):
+    run(new_search(tmp_path, 3))
+    journal = tmp_path / "study.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    refused = []
+    for left_out in range(len(lines)):
+        for more in ([], lines[left_out : left_out + 1]):
+            journal.write_bytes(b"".join([*lines[:left_out], *lines[left_out + 1 :], *more]))
+            try:
+                found = new_search(tmp_path, 3)
+                found.results(), found.best_command()
+            except ConfigError as error:
+                refused.append(str(error))
+    assert any("lacks settings" in sentence for sentence in refused)
+
+
 def test_poor_trials_are_pruned_once_five_have_finished_and_a_fifth_of_their_frames_is_over(trained, tmp_path):
     running = new_search(tmp_path, 14)
     _, said = run(running)

@@ -4,10 +4,12 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.envs.base import random_actions
-from seed_rl.specs import ArraySpec, ContinuousSpec, MultiDiscreteSpec
+from seed_rl.specs import ArraySpec, ContinuousSpec, MixedSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput, Unroll
 
 CHOICES = MultiDiscreteSpec((2, 3))
+MIXED = MixedSpec((4, 7), (-2.0, 0.0), (2.0, 0.5))
+"""Two choices and two numbers."""
 FORCES = ContinuousSpec((-1.0, 0.0, -3.0), (1.0, 5.0, -2.0))
 NUMBERS = ArraySpec((5,), "float32")
 SEVERAL = {

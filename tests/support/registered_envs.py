@@ -1,6 +1,9 @@
 """Registers small environments with Gymnasium, as a package of environments does when it is imported."""
 
 import functools
+import json
+import os
+import socket
 
 import gymnasium
 import numpy as np
@@ -54,6 +57,8 @@ SENSES = {
     "same names": spaces.Dict({"a/b": spaces.Box(0, 1, (1,)), "a": spaces.Dict({"b": spaces.Box(0, 1, (2,))})}),
     "no number": spaces.Box(-1, 1, (0,), np.float32),
     "no part": spaces.Dict(),
+    "many inside": spaces.Dict({"a": spaces.Box(0, 1, (1,)), "b": spaces.Discrete(70_000)}),
+    "many bits": spaces.MultiBinary(70_000),
     "text": spaces.Text(5),
     "text inside": spaces.Dict({"a": spaces.Box(0, 1, (1,)), "b": spaces.Text(5)}),
     "bytes with a sign": spaces.Box(-1, 1, (2,), np.int8),
@@ -83,7 +88,21 @@ LEVERS = {
     "one value each": spaces.Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32)),
     "text": spaces.Text(5),
     "bits": spaces.MultiBinary(3),
+    "many": spaces.Discrete(70_000),
     "pair": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]),
+    "only": spaces.Dict({"only": spaces.Discrete(4, start=3)}),
+    "no part": spaces.Dict(),
+    "text inside": spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple([spaces.Discrete(2), spaces.Text(5)])}),
+}
+LEVERS |= {
+    "numbers": spaces.Tuple([LEVERS["vector"], LEVERS["number"]]),
+    "tree": spaces.Dict(
+        {
+            "fixed": LEVERS["one value"],
+            "place": LEVERS["number"],
+            "tools": spaces.Tuple([LEVERS["from three"], spaces.MultiBinary(2)]),
+        }
+    ),
 }
 
 
@@ -104,11 +123,67 @@ class Echo(gymnasium.Env):
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
         ends = self.np_random.random() < 0.25
         reward = self.np_random.normal()
-        self._taken = np.ravel(action)
+        self._taken = np.array(list(self._leaves(action)))
         return self.observation_space.sample(), reward, ends, False, {}
 
     def render(self):
         return self._taken
+
+    def _leaves(self, action):
+        parts = action.values() if isinstance(action, dict) else action if isinstance(action, tuple) else ()
+        return [x for part in parts for x in self._leaves(part)] or np.ravel(action).tolist()
+
+
+class Workshop(gymnasium.Env):
+    """Asks for a place and a tool: the right tool earns 1 minus the distance, for eight steps. One other is in use."""
+
+    observation_space = spaces.Box(-1, 1, (4,), np.float32)
+    action_space = spaces.Dict({"place": spaces.Box(-1, 1, (1,), np.float32), "tool": spaces.Discrete(3)})
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._ask()
+
+    def step(self, action):
+        assert action["tool"] != self._used
+        distance = abs(float(action["place"][0]) - self._place)
+        reward = max(0.0, 1.0 - distance) if action["tool"] == self._tool else 0.0
+        self._steps += 1
+        observation, info = self._ask()
+        return observation, reward, self._steps == 8, False, info
+
+    def _ask(self):
+        self._place, (self._tool, self._used) = self.np_random.uniform(-0.8, 0.8), self.np_random.permutation(3)[:2]
+        mask = {"place": None, "tool": np.arange(3) != self._used}
+        return np.array([self._place, *(np.arange(3) == self._tool)], np.float32), {"action_mask": mask}
+
+
+class Told(Echo):
+    """Renders its options."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.render = lambda: json.dumps(options)
+
+
+class Single(Counted):
+    """Exists once in a process, or once with a name on a machine."""
+
+    exists = False
+
+    def __init__(self, name=""):
+        super().__init__()
+        self._socket = socket.socket(socket.AF_UNIX)
+        if name:
+            self._socket.bind(f"\0{name} of {os.environ['HOME']}")
+        elif Single.exists:
+            raise RuntimeError("cannot create multiple emulators per process")
+        Single.exists = True
+
+    def close(self):
+        Single.exists = False
+        self._socket.close()
 
 
 class Masked(gymnasium.Env):
@@ -151,13 +226,22 @@ class Masked(gymnasium.Env):
     def _observe(self, ends):
         self._mask = [self.np_random.random(n) < 0.5 for n in self._sizes]
         for allowed in self._mask:
-            allowed[self.np_random.integers(len(allowed))] = self._allows == "some"
-            allowed &= not ends and self._allows == "some"
+            allowed[self.np_random.integers(len(allowed))] = self._allows != "none"
+            allowed &= not ends and self._allows != "none"
         mask = tuple(self._mask) if len(self._mask) > 1 else self._mask[0].astype(np.int8)
+        if self._allows == "logits":
+            mask = np.where(np.concatenate(self._mask), 0.0, -np.inf)
         if self._place == "observation":
             return {"board": self.np_random.integers(3), "action_mask": mask}, {}
         info = {} if self._place == "method" else {self._place: mask}
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), info
+
+
+def bare():
+    """An environment that says nothing about itself."""
+    env = Counted()
+    env.metadata = None
+    return env
 
 
 def many(num_envs, mode, **options):
@@ -171,7 +255,11 @@ def many(num_envs, mode, **options):
 MODES = {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP, "Disabled": AutoresetMode.DISABLED}
 
 gymnasium.register("Counted-v0", Counted)
+gymnasium.register("CountedBare-v0", bare)
 gymnasium.register("Echo-v0", Echo)
 gymnasium.register("Masked-v0", Masked)
+gymnasium.register("Told-v0", Told)
+gymnasium.register("Workshop-v0", Workshop)
+gymnasium.register("Single-v0", Single)
 for name, mode in {**MODES, "Silent": None}.items():
     gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))

@@ -120,11 +120,21 @@ def start():
     [
         (WAITS_IN_PYTHON, signal.SIGINT, "after the run\n", 128 + signal.SIGINT),
         (WAITS_IN_PYTHON, signal.SIGHUP, "after the run\n", 128 + signal.SIGHUP),
+        (WAITS_IN_PYTHON, signal.SIGUSR1, "after the run\n", 128 + signal.SIGUSR1),
+        (WAITS_IN_PYTHON, signal.SIGUSR2, "after the run\n", 128 + signal.SIGUSR2),
         (WAITS_IN_PYTHON, None, "after the run\n", 0),
         (NOTHING_TO_LOSE, signal.SIGTERM, "cleans up\n", 128 + signal.SIGTERM),
         (NOTHING_TO_LOSE, None, "cleans up\n", 128 + signal.SIGTERM),
     ],
-    ids=["Ctrl-C", "no terminal", "end of input", "nothing to lose", "nothing to lose, end of input"],
+    ids=[
+        "Ctrl-C",
+        "no terminal",
+        "Slurm",
+        "submitit",
+        "end of input",
+        "nothing to lose",
+        "nothing to lose, end of input",
+    ],
 )
 def test_a_signal_or_the_end_of_the_input_asks_a_run_to_end_or_raises_before_there_is_anything_to_save(
     start, program, number, words, code
@@ -160,7 +170,7 @@ def test_before_there_is_anything_to_save_the_first_one_does(start):
     assert process.wait(within(30)) == 128 + signal.SIGINT
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize("when", [("nothing to lose",), ("in any command",), ("nothing to lose", "on a busy machine")])
 def test_a_signal_that_arrives_in_a_finalizer_is_not_lost(start, number, when):
     process = start(IGNORED, *when)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MixedSpec, MultiDiscreteSpec
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.codec import Bounds, StepCodec
 from seed_rl.transport.protocol import WireError
@@ -124,6 +124,20 @@ def test_wrong_actions_are_not_encoded(spec, actions, sentence):
         StepCodec(spec, 2).encode_actions(actions)
 
 
+def test_choices_beside_numbers_are_whole():
+    codec = StepCodec(EnvSpec(ArraySpec((2,), "float32"), MixedSpec((3, 5), (-1.0,), (0.5,))), 2)
+    actions = np.array([[2, 4, 0.5], [0, 0, -0.7]], np.float32)
+    np.testing.assert_array_equal(codec.decode_actions(codec.encode_actions(actions)), actions)
+    for column, value in ((0, 3.0), (1, -1.0), (2, 0.6)):
+        wrong = actions.copy()
+        wrong[1, column] = value
+        with pytest.raises(WireError, match=r"actions must be in MultiDiscrete\(3, 5\) \+ Continuous\(-1..0.5\), got"):
+            codec.decode_actions(codec.encode_actions(wrong))
+    actions[0, 1] = 1.5
+    with pytest.raises(WireError, match="must be whole numbers"):
+        codec.decode_actions(codec.encode_actions(actions))
+
+
 def test_a_message_of_another_size_or_header_is_refused():
     codec = StepCodec(SMALL, 2)
     valid = [
@@ -158,7 +172,7 @@ def test_bools_must_be_0_or_1(spec, byte, value, name):
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("reward", math.nan, "reward must be finite, got nan in environment 1"),
+        ("reward", math.nan, "reward must be finite, got nan in environment 1, which ends its whole group"),
         ("observation", math.inf, "observation must be finite, got inf in environment 1"),
         ("observation", -math.inf, "observation must be finite, got -inf in environment 1"),
         ("reward", 2e6, r"reward must be in \[-1e\+06, 1e\+06\] \(Inference.max_reward\), got 2e\+06 in environment 1"),

@@ -57,11 +57,15 @@ def test_a_token_comes_from_the_file_or_the_environment(tmp_path, monkeypatch):
     assert read_token(str(file)) == "from-file"
 
 
-@pytest.mark.parametrize("content", [b"\n", b"two words", b"two\nlines", "tökén".encode(), b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"\n", b"two words", b"two\nlines", "tökén".encode(), b"\xff\xfe", b"words" * 1000]
+)
 def test_an_unusable_token_is_refused_without_being_shown(tmp_path, content):
     file = tmp_path / "token"
     file.write_bytes(content)
-    with pytest.raises(SecurityError, match="--token_file .* must hold one line of printable ASCII") as refusal:
+    with pytest.raises(
+        SecurityError, match="--token_file .* must hold one line of at most 4,096 printable ASCII"
+    ) as refusal:
         read_token(str(file))
     assert "words" not in str(refusal.value)
 

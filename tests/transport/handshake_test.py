@@ -3,11 +3,13 @@
 import logging
 import socket
 import time
+import types
 
 import grpc
 import pytest
 
 from seed_rl.specs import GroupLease, Lease
+from seed_rl.transport import client as transport_client
 from seed_rl.transport import protocol
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.address import AddressError
@@ -242,6 +244,25 @@ def test_another_server_that_speaks_grpc_is_no_learner(house):
     with pytest.raises(Rejected, match=f"the server at localhost:{port} is not a learner"):
         house.connect(f"localhost:{port}").describe(timeout=within(5))
     other.stop(None)
+
+
+VERIFY = "SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: certificate"
+
+
+@pytest.mark.parametrize(
+    ("details", "kind", "sentence"),
+    [
+        (f"{VERIFY} has expired: OK", Rejected, "the certificate of the learner at there has expired"),
+        (f"{VERIFY} is not yet valid: OK", Rejected, "the certificate of the learner at there isn't valid yet"),
+        ("last error: UNKNOWN: ipv4:10.1.1.1:8686: tcp handshaker shutdown", Disconnected, "no answer: is a firewall"),
+        ("Received http2 header with status: 404", Rejected, "there is not a learner, or a proxy is in between"),
+    ],
+)
+def test_what_grpc_says_is_explained(details, kind, sentence):
+    error = types.SimpleNamespace(code=lambda: grpc.StatusCode.UNAVAILABLE, details=lambda: details)
+    failed = transport_client._failure(error, "there")
+    assert type(failed) is kind
+    assert sentence in str(failed)
 
 
 def test_an_address_in_use_is_refused(house):

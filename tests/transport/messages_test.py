@@ -20,6 +20,7 @@ from seed_rl.specs import (
     EnvSpec,
     GroupLease,
     Lease,
+    MixedSpec,
     MultiDiscreteSpec,
 )
 from seed_rl.transport import messages
@@ -30,6 +31,7 @@ from tests.transport import peers
 SPECS = [
     EnvSpec({dtype: ArraySpec((84, 84, 3), dtype) for dtype in DTYPES}, DiscreteSpec(2**31 - 1)),
     EnvSpec({"depth": ArraySpec((), "float32")}, MultiDiscreteSpec((3, 1, 7))),
+    EnvSpec(ArraySpec((3,), "float32"), MixedSpec((3, 1), (-2.0,), (2.0,))),
     EnvSpec(ArraySpec((3,), "float32"), ContinuousSpec((-2.0, 0.0), (2.0, 0.5))),
 ]
 OPTIONS = {

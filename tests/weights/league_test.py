@@ -37,7 +37,8 @@ class Acting:
 
 def weights(updates):
     """Keras variables by name."""
-    return {"agent/kernel": types.SimpleNamespace(numpy=lambda: np.full(3, updates, np.float32))}
+    values = np.full(3, updates, np.float32)
+    return {"agent/kernel": types.SimpleNamespace(numpy=lambda: values, shape=values.shape, dtype=values.dtype)}
 
 
 def run(pool, acting, updates):
@@ -91,6 +92,32 @@ def test_results_are_reported_and_survive_a_restart_with_the_members_of_the_chec
     again.set_state(state)
     assert again.members == [0]
     assert "members [10] of the league are missing" in caplog.text
+
+
+def test_members_that_cannot_be_read_leave_and_the_run_goes_on(tmp_path, caplog):
+    pool, acting = Pool(str(tmp_path), League(sets=SETS, every_updates=10)), Acting()
+    run(pool, acting, range(21))
+    (tmp_path / "member-000000000000.npz").unlink()
+    (tmp_path / "member-000000000010.npz").write_bytes(b"damaged")
+    checkpoints.write(pool.path(20), {"agent/kernel": np.zeros((3, 3), np.float32)}, {"counters": {}})
+    run(pool, fresh := Acting(), [25])
+    assert (pool.members, fresh.members) == ([25], [25, 25]), "an empty league gets the agent"
+    assert caplog.text.count("leaves the league") == 3
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"every_updates": 0, "results": []},
+        {"every_updates": 10, "results": [[-1, 0, 0.0]]},
+        {"every_updates": 10, "results": [[0, 1, float("nan")]]},
+        {"every_updates": 10, "results": [[0, 1, 2.0]]},
+        {"every_updates": 1e999, "results": []},
+    ],
+)
+def test_a_state_that_is_none_is_refused(state, tmp_path):
+    with pytest.raises((ValueError, OverflowError)):
+        Pool(str(tmp_path), League()).set_state(state)
 
 
 @pytest.mark.parametrize(

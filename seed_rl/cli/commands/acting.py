@@ -24,6 +24,7 @@ _POLL_SECONDS = 0.1
     *flags.SHARED_CREDENTIALS,
     flags.integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
     flags.integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
+    flags.string("run_id", "", "The learner's name for this actor; default: a random one."),
     flags.IMPORT_MODULE,
     flags.boolean(
         "share_memory",
@@ -42,6 +43,7 @@ def actor(values: flags.FlagValues) -> int:
         lambda: LearnerClient(values.server_address, security, share_memory=values.share_memory),
         values.num_groups,
         values.envs_per_group,
+        values.run_id,
     )
     _log.info("looking for a learner at %s", values.server_address)
     with signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:

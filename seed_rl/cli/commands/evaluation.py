@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import re
 import sys
@@ -141,22 +142,29 @@ def play(values: flags.FlagValues) -> int:
 @command(
     "seed_rl export --logdir=runs/pong --output=pong_policy",
     *_POLICY,
-    flags.string("output", None, f"Directory; default: export {_HERE}."),
+    flags.string("output", None, f"Directory, of ONNX a file; default: policy.onnx or export {_HERE}."),
     flags.OVERWRITE,
     flags.choice(
-        "format", "saved_model", ["saved_model", "hub"], "For programs without seed_rl, or the Hugging Face Hub."
+        "format",
+        "saved_model",
+        ["saved_model", "onnx", "hub"],
+        "For programs without seed_rl, or the Hub.",
     ),
-    flags.integer("batch_size", 1, "Environments per call of a SavedModel.", lower_bound=1),
+    flags.integer("batch_size", 1, "Environments per call of a SavedModel or ONNX model.", lower_bound=1),
     flags.group(
         "for the Hub", *_CHOOSING, flags.integer("episodes", 100, "Episodes to play for the score.", lower_bound=2)
     ),
 )
 def export(values: flags.FlagValues) -> int:
-    """Writes a policy as a SavedModel without seed_rl, or for the Hugging Face Hub."""
+    """Writes a policy as a SavedModel or ONNX model, or for the Hugging Face Hub."""
     others = ("batch_size",) if values.format == "hub" else ("greedy", "seed", "episodes")
     if given := [flag for flag in others if values[flag].present]:
         raise UsageError(f"--{given[0]} has no effect on --format={values.format}")
-    with _usable_run(values, values.logdir, "export", directories=True) as (logdir, (directory,)):
+    onnx = values.format == "onnx"
+    if onnx and importlib.util.find_spec("tf2onnx") is None:
+        raise UsageError("--format=onnx needs tf2onnx: pip install tf2onnx")
+    name = "policy.onnx" if onnx else "export"
+    with _usable_run(values, values.logdir, name, directories=not onnx) as (logdir, (directory,)):
         with explained(UsageError, f"--output {directory} can't be written"):
             if values.format == "hub":
                 from seed_rl.studies import hub
@@ -164,10 +172,11 @@ def export(values: flags.FlagValues) -> int:
                 how = {"episodes": values.episodes, "greedy": values.greedy, "seed": values.seed}
                 hub.export(logdir, directory, values.checkpoint, **how)
             else:
-                from seed_rl.evaluation.export import export
+                from seed_rl.evaluation.export import export, export_onnx
                 from seed_rl.evaluation.policy import load_policy
 
-                export(load_policy(logdir, values.checkpoint, float32=True), directory, values.batch_size)
+                policy = load_policy(logdir, values.checkpoint, float32=True)
+                (export_onnx if onnx else export)(policy, directory, values.batch_size)
         print(directory)
         if values.format == "hub":
             print(f"to publish it under a name of your account: hf upload ACCOUNT/NAME {directory}")

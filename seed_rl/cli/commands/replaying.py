@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, check_outputs, command
+from seed_rl.foreign import printable, shortened
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
@@ -16,8 +17,10 @@ from seed_rl.journal.segments import Differs
 from seed_rl.reporting.text import duration
 from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
+from seed_rl.settings import whole_number
 from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
+from seed_rl.system.files import explained
 from seed_rl.system.object_store import is_url
 from seed_rl.weights.checkpoints import CheckpointError
 
@@ -30,6 +33,7 @@ _UNTIL = flags.integer("until", None, "Number of updates to end after; default: 
     flags.string("from", "", "Checkpoint to begin at, from which a learner of the run continued."),
     _UNTIL,
     flags.boolean("check", True, "Compare the digests of all weights with the recorded ones."),
+    flags.string("init_from", "", "Log directory or checkpoint whose weights the run began with, if it did."),
     flags.directory("logdir", "Where to keep checkpoints and metrics of the replay; default: nowhere."),
     flags.IMPORT_MODULE,
     arguments="the log directory of a recorded run.",
@@ -42,7 +46,7 @@ def replay(values: flags.FlagValues, *paths: str) -> int:
         if os.path.isdir(target) and os.listdir(target):
             raise UsageError(f"--logdir={target} is not empty")
         begin = str(values["from"].value)
-        _show(replays.replay(_one(paths), target, begin, values.until, values.check), values.check)
+        _show(replays.replay(_one(paths), target, begin, values.until, values.check, values.init_from), values.check)
     return 0
 
 
@@ -68,6 +72,7 @@ def verify(values: flags.FlagValues, *paths: str) -> int:
     "seed_rl bundle runs/pong --output=pong.tar",
     flags.string("output", "", "File to write; default: bundle.tar in the log directory."),
     flags.OVERWRITE,
+    flags.IMPORT_MODULE,
     arguments="the log directory of a recorded run.",
     failures=_FAILURES,
 )
@@ -96,19 +101,19 @@ def diff(values: flags.FlagValues, *paths: str) -> int:
     journals = [os.path.join(path, file.NAME) for path in paths]
     for journal in journals:
         segments.load(journal)  # checks it
-    parted = difference(*map(file.read, journals))
-    print(parted or "they are equal")
+    parted = difference(*map(file.Lines, journals))
+    print(printable(parted or "they are equal"))
     return FAILURE if parted.startswith("after") else 0
 
 
 def fork(values: flags.FlagValues, logdir: str) -> None:
     """Prepare the log directory of a new run, which continues from where `--fork` says."""
-    source, at, update = values.fork.rpartition("@")
-    if not at or not update.isdigit():
-        raise UsageError(f"--fork expects LOGDIR@UPDATE, got {values.fork!r}")
+    source, _, update = values.fork.rpartition("@")
+    with explained(UsageError, f"--fork expects LOGDIR@UPDATE, got {shortened(values.fork)}", ValueError):
+        number = whole_number(update if source else "")
     if is_url(logdir):
         raise UsageError(f"--fork needs a local --logdir, got {logdir}")
-    _show(replays.fork(source, int(update), logdir, values.record), check=True)
+    _show(replays.fork(source, number, logdir, values.record, values.init_from or ""), check=True)
 
 
 def _one(paths: Sequence[str]) -> str:

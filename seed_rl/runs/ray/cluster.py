@@ -12,6 +12,8 @@ import ray
 
 from seed_rl.transport.address import AddressError, parse_address
 
+_log = logging.getLogger(__name__)
+
 _CONNECT_SECONDS = 10.0
 
 
@@ -34,11 +36,13 @@ def connected(address: str) -> Iterator[None]:
     if address not in ("", "auto", "local"):
         _check(address)
     logging.getLogger("ray").setLevel(logging.WARNING)
+    _log.info("connecting to Ray at %s, or starting it, which may take a minute", address or "this machine")
     directory = os.getcwd()
     try:
         os.chdir("/")  # Ray puts the working directory first in its workers' paths, where a file may shadow any module
         ray.init(address or None, log_to_driver=False, configure_logging=False)
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+    except Exception as error:  # of any type if the node doesn't start
+        ray.shutdown()
         # The cause may quote a traceback, whose last line is the relevant error.
         why = " ".join(str(error.__cause__ or error).rpartition("Error: ")[2].split())[:300]
         raise NoCluster(f"can't use a Ray cluster at {address or 'this machine'}: {why}") from error

@@ -1,0 +1,12 @@
+#!/bin/bash
+#SBATCH --job-name=pong
+#SBATCH --cpus-per-task=16 --gpus=1 --mem=32G --time=04:00:00
+#SBATCH --requeue --open-mode=append
+#SBATCH --signal=B:USR1@120     # to this script, two minutes before the end; the script passes it on
+
+trap 'kill -USR1 $run' USR1 TERM
+seed_rl train --gin_file=atari/vtrace_fast --logdir=runs/pong --accelerator=gpu & run=$!
+code=0
+wait $run || wait $run || code=$?       # a signal ends the first wait, and the end of the run the second
+[[ $code != 138 ]] || scontrol requeue "$SLURM_JOB_ID"
+exit $code
