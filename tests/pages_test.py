@@ -56,6 +56,7 @@ def test_each_benchmark_of_speed_has_a_full_measurement_on_the_page():
     [
         (ONE_TABLE, [], ["--check"], "page.md is out of date: run scripts/pages.py"),
         ("<!-- table: y -->\n<!-- end -->\n", [], [], "the table y has no data: y.json is missing"),
+        ("<!-- quantities: y -->\n<!-- end -->\n", [], [], "y.json is missing; `scripts/golden.py` writes it"),
         ("<!-- table: y -->\n", [], [], "each <!-- KIND: NAME --> needs one <!-- end --> behind it"),
         ("<!-- end -->\n", [], [], "each <!-- KIND: NAME --> needs one"),
         ("Nothing\n", ["gym_pendulum"], [], "must show every recorded run, ['gym_pendulum'], but shows []"),
@@ -69,3 +70,11 @@ def test_a_page_with_a_mistake_is_left_alone_with_a_sentence(run, capsys, tmp_pa
     assert run(text, tmp_path, *flags) == (1, text)
     (line,) = capsys.readouterr().err.splitlines()
     assert sentence in line
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [(0.0, "0"), (1e-6, "1e-6"), (2.1e-7, "3e-7"), (9.1e-5, "1e-4"), (5e-4, "5e-4"), (1.0, "1e0")],
+)
+def test_differences_are_rounded_up_to_a_digit(x, expected):
+    assert pages.rounded_up(x) == expected
