@@ -27,18 +27,19 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.networks.frame_stack import FrameState, stack_frames
 from seed_rl.networks.recurrent import LSTMState
 from seed_rl.networks.trunk import TrunkState, unpack_planes
-from seed_rl.rl.distributions import Categorical, MultiCategorical, SquashedNormal
+from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.exploration import epsilon_ladder
 from seed_rl.rl.n_step import n_step_returns
 from seed_rl.rl.value_rescaling import SIGNED_HYPERBOLIC
 from seed_rl.rl.vtrace import vtrace
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput, Unroll
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 EACH, LARGEST = "each number", "the largest number"
 """What a difference is divided by: the number itself, or the largest magnitude in its array."""
-INITIAL_DEVIATION = np.log(2.0) + SquashedNormal.MIN_DEVIATION
+BOUNDS = ContinuousSpec((-1.0,) * 3, (1.0,) * 3)
+INITIAL_DEVIATION = np.log(2.0) + 1e-3
 """The original's, 0.694: softplus(0) + 0.001."""
 
 
@@ -78,12 +79,12 @@ QUANTITIES = {
         Quantity("R2D2: importance weights", "buffers.samplers.PrioritizedSampler", EACH, 1e-6),
         Quantity("R2D2: frame stacks, and the state after them", "networks.frame_stack.stack_frames", EACH, 0.0),
         Quantity("Football: planes", "networks.trunk.unpack_planes", EACH, 0.0),
-        Quantity("Categorical: log-probabilities", "rl.distributions.Categorical", LARGEST, 1e-6),
-        Quantity("Categorical: entropies", "rl.distributions.Categorical", LARGEST, 1e-6),
-        Quantity("Categorical: KL divergences", "rl.distributions.Categorical", LARGEST, 1e-6),
-        Quantity("Multi-categorical: log-probabilities", "rl.distributions.MultiCategorical", LARGEST, 1e-6),
-        Quantity("Multi-categorical: entropies", "rl.distributions.MultiCategorical", LARGEST, 1e-6),
-        Quantity("Squashed normal: log densities", "rl.distributions.SquashedNormal", LARGEST, 1e-6),
+        Quantity("Categorical: log-probabilities", "rl.distributions.distribution_of", LARGEST, 1e-6),
+        Quantity("Categorical: entropies", "rl.distributions.distribution_of", LARGEST, 1e-6),
+        Quantity("Categorical: KL divergences", "rl.distributions.distribution_of", LARGEST, 1e-6),
+        Quantity("Multi-categorical: log-probabilities", "rl.distributions.distribution_of", LARGEST, 1e-6),
+        Quantity("Multi-categorical: entropies", "rl.distributions.distribution_of", LARGEST, 1e-6),
+        Quantity("Squashed normal: log densities", "rl.distributions.distribution_of", LARGEST, 1e-6),
         Quantity("Adam: 50 steps", "experiment.optimizer.Optimizer", LARGEST, 2e-5),
         Quantity("Residual network with LSTM: logits", _VTRACE, LARGEST, 1e-6),
         Quantity("Residual network with LSTM: values", _VTRACE, LARGEST, 1e-6),
@@ -217,7 +218,7 @@ def of_observations() -> Pairs:
 def of_distributions() -> Pairs:
     for case in cases("distributions.npz", "categorical"):
         logits, others, count = case["logits"], case["other_logits"], case["logits"].shape[-1]
-        own = Categorical(count)
+        own = distribution_of(DiscreteSpec(count))
         yield "Categorical: log-probabilities", own.log_prob(logits, case["actions"]), case["log_prob"]
         yield "Categorical: entropies", own.entropy(logits), case["entropy"]
         actions = np.arange(count).repeat(case["kl"].size).reshape(count, *case["kl"].shape)
@@ -226,7 +227,7 @@ def of_distributions() -> Pairs:
         yield "Categorical: KL divergences", kl, case["kl"]
     for case in cases("distributions.npz", "multi_categorical"):
         choices = case["actions"].shape[-1]
-        several = MultiCategorical([case["logits"].shape[-1] // choices] * choices)
+        several = distribution_of(MultiDiscreteSpec((case["logits"].shape[-1] // choices,) * choices))
         yield (
             "Multi-categorical: log-probabilities",
             several.log_prob(case["logits"], case["actions"]),
@@ -234,7 +235,7 @@ def of_distributions() -> Pairs:
         )
         yield "Multi-categorical: entropies", several.entropy(case["logits"]), case["entropy"]
     for case in cases("distributions.npz", "squashed_normal"):
-        normal = SquashedNormal([-1.0] * 3, [1.0] * 3, INITIAL_DEVIATION)
+        normal = distribution_of(BOUNDS, INITIAL_DEVIATION)
         yield "Squashed normal: log densities", normal.log_prob(case["parameters"], case["actions"]), case["log_prob"]
 
 
