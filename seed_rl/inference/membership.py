@@ -95,7 +95,7 @@ class Membership:
                 among = f", {len(free)} devices share them" if len(free) > 1 else ""
                 raise Refused(
                     Refusal.RESOURCE_EXHAUSTED,
-                    f"the learner has room for {self.num_envs} environments and {self.leased} are taken{among}: "
+                    f"there is room for {self.num_envs} environments and {self.leased} are taken{among}: "
                     f"{sum(group_sizes)} more don't fit",
                 )
             devices.append(device)

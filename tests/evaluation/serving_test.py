@@ -12,10 +12,11 @@ import pytest
 from seed_rl.actor.policy_client import PolicyClient
 from seed_rl.evaluation.policy import load_policy
 from seed_rl.evaluation.serving import PolicyServer
-from seed_rl.transport.client import Disconnected
-from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
+from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.types import EnvOutput
 from seed_rl.weights import checkpoints
+from tests.transport import peers
 
 RECURRENT = ("VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3")
 FAST = "Logs.metrics_interval_s = 0.1"
@@ -79,8 +80,14 @@ def test_clients_get_the_actions_of_the_newest_checkpoint(saved_run, wait_for, t
             policy = load_policy(logdir, greedy=True)
             with PolicyClient(address, 2) as one, PolicyClient(address, 2) as other:
                 assert one.env_spec == agent.env_spec
-                with pytest.raises(Disconnected, match="the learner has room for 4 environments and 4 are taken"):
+                with pytest.raises(Disconnected, match="there is room for 4 environments and 4 are taken"):
                     PolicyClient(address)
+                stranger = LearnerClient(address, ClientSecurity())
+                with (
+                    contextlib.closing(stranger),
+                    pytest.raises(Rejected, match="^the agent acts in environments with"),
+                ):
+                    stranger.join("run", peers.SPEC, [2], timeout=5.0)
                 for playing in [threads.submit(played, one, 1), threads.submit(played, other, 2)]:
                     actions, outputs = playing.result()
                     np.testing.assert_array_equal(actions, expected(policy, outputs))
