@@ -37,7 +37,7 @@ def test_the_notebook_trains_plots_and_shows_a_film(tmp_path, monkeypatch):
     assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "it is kept without outputs"
     training = next(cell for cell in notebook.cells if "200_000" in cell.source)
     training.source = training.source.replace("200_000", "4_000")
-    NotebookClient(notebook, timeout=within(240), resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=int(within(240)), resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     printed = [output.text.strip() for output in shown if output.output_type == "stream"]
     pictures = [kind for output in shown for kind in output.get("data", {}) if kind.startswith("image/")]
@@ -68,7 +68,7 @@ def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
 )
 def test_the_job_of_slurm_passes_its_signal_on_and_is_queued_again_if_that_ended_the_run(tmp_path, code, requeued):
     for name, text in {
-        "seed_rl": f"trap 'sleep 0.2; exit {code}' USR1; echo started; for n in {{1..600}}; do sleep 0.1; done",  # it has to save
+        "seed_rl": f"trap 'sleep 0.2; exit {code}' USR1; echo started; for n in {{1..600}}; do sleep 0.1; done",
         "scontrol": 'echo "$@"',
     }.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")

@@ -132,12 +132,10 @@ class Run:
         return self
 
     def __exit__(self, *error: object) -> None:
-        try:
+        with contextlib.closing(self._cleanup):
+            self._directory = ""
             if self._rows is not None:
                 self._rows.close()
-        finally:
-            self._directory = ""
-            self._cleanup.close()
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """Train until `total_frames` are reached, `stop` is set, or the caller leaves the loop; then save a checkpoint.

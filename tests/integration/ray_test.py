@@ -30,6 +30,17 @@ ON_RAY = (
 )
 
 
+def patient(start):
+    """Starts nodes. Ray gives each of them 30 s, whatever else the machine does."""
+    for _ in range(5):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    raise AssertionError("no node of Ray has started within 30 s, five times")
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """A head without CPUs, and a node with two."""
@@ -41,9 +52,9 @@ def cluster():
         patch.setenv("RAY_health_check_period_ms", "1000")
         patch.setenv("RAY_health_check_timeout_ms", f"{1000 * within(1):.0f}")
         patch.setenv("RAY_health_check_failure_threshold", "3")
-        started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL})
+        started = patient(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL}))
         try:
-            started.add_node(num_cpus=2, **SMALL)
+            patient(lambda: started.add_node(num_cpus=2, **SMALL))
             yield started
         finally:
             started.shutdown()
@@ -58,7 +69,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
         found = wait_for(lambda: [row for row in rows(logdir)[since:] if row["environments"] == number], run)[0]
         wait_for(lambda: rows(logdir)[-1]["env_frames"] > found["env_frames"], run)
 
-    first = cluster.add_node(num_cpus=1, **SMALL)
+    first = patient(lambda: cluster.add_node(num_cpus=1, **SMALL))
     token = secrets.token_hex(32)
     (tmp_path / "token").write_text(token)
     flags = (f"--ray_address={cluster.address}", f"--logdir={logdir}", f"--token_file={tmp_path}/token")
@@ -70,7 +81,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     wait_for_environments(3)  # three of the four actors have room
     cluster.remove_node(first, allow_graceful=False)
     wait_for_environments(2)
-    second = cluster.add_node(num_cpus=2, **SMALL)
+    second = patient(lambda: cluster.add_node(num_cpus=2, **SMALL))
     wait_for_environments(4)  # the lost one runs on the second node, and so does the one that waited
     actors = processes("ray::RayActor")
     assert len(actors) == 4
