@@ -94,7 +94,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     assert run.wait() == 128 + signal.SIGINT, run.text()
     frames = [row["env_frames"] for row in rows(logdir)]
     assert frames == sorted(frames)
-    assert len(os.listdir(f"{logdir}/checkpoints")) == 1
+    assert os.listdir(f"{logdir}/checkpoints")
     assert "Traceback" not in run.text(), run.text()
     assert "its process or node was lost; Ray restarts it" in run.text()
     logs = "".join((tmp_path / "catch" / "actors" / f"actor-{n}.log").read_text() for n in range(4))
@@ -194,7 +194,7 @@ def test_actors_that_can_never_run_end_the_run(
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(fleet, "RayActor", kind)
     monkeypatch.setattr(fleet, "_SLOW_SECONDS", 1.0 if num_cpus == 64 else 20.0)
-    monkeypatch.setattr(fleet, "_PATIENCE_SECONDS", 2.0 if num_cpus == 64 else 60.0)
+    monkeypatch.setattr(fleet, "_PATIENCE_SECONDS", 2.0 if num_cpus == 64 else within(60))
     actors = RayActors(2, str(tmp_path), 1, num_cpus, ClientSecurity(insecure=True), (module,))
     actors.start("127.0.0.1:1")
     wait_for(lambda: actors.failed)
