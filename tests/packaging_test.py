@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import pathlib
 import re
 import shutil
@@ -159,6 +160,7 @@ def test_a_checkout_that_cannot_be_written_gets_a_sentence(tmp_path):
     (tmp_path / "scripts").mkdir()
     script = shutil.copy(ROOT / "scripts/setup_venv.sh", tmp_path / "scripts")
     (tmp_path / ".venv.lock").mkdir()  # in the way, also for root
-    done = subprocess.run(["bash", script, "runtime"], capture_output=True, text=True)
+    elsewhere = {**os.environ, "SEED_RL_VENV": str(tmp_path / ".venv")}  # not the environment that runs this test
+    done = subprocess.run(["bash", script, "runtime"], capture_output=True, text=True, env=elsewhere)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"{tmp_path} can't be written, as it must: copy the repository to where it can be.\n"
