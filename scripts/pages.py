@@ -29,6 +29,8 @@ sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
 DOCS = ROOT / "docs"
 PAGES = {
     DOCS / "performance.md": DOCS / "results" / "performance",
+    DOCS / "benchmarks.md": DOCS / "results" / "performance",
+    DOCS / "planning.md": DOCS / "results" / "performance",
     DOCS / "results" / "time_to_score.md": DOCS / "results" / "time_to_score",
     DOCS / "results" / "atari.md": DOCS / "results" / "atari",
     DOCS / "results" / "README.md": DOCS / "results",
