@@ -42,7 +42,9 @@ def test_a_page_is_up_to_date_and_written_from_its_data(run, path):
 
 
 def test_each_benchmark_of_speed_has_a_full_measurement_on_the_page():
-    pages = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("performance.md", "benchmarks.md", "planning.md"))
+    pages = "".join(
+        (DOCS / name).read_text(encoding="utf-8") for name in ("performance.md", "benchmarks.md", "planning.md")
+    )
     assert {path.stem for path in RESULTS.glob("*.json")} == ON_THE_PAGE
     for name in ON_THE_PAGE:
         content = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
