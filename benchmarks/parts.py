@@ -17,6 +17,7 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment import Experiment, Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
+from seed_rl.extras.planning.measuring import acting_of, blank_unroll
 from seed_rl.inference.act_step import Staging
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
@@ -27,7 +28,6 @@ from seed_rl.learner.assembly import assemble
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.runs.measuring import acting_of, blank_unroll
 from seed_rl.specs import ActorSettings, EnvDescription, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 

@@ -82,7 +82,10 @@ def _target(page: File, match: re.Match[str]) -> pathlib.Path | None:
     if match["path"] is None:
         return None
     name = page.src_uri
-    folder = ROOT / os.path.dirname(name.removeprefix("source/") if name.startswith("source/") else f"docs/{name}")
+    if name.startswith("source/"):
+        folder = ROOT / os.path.dirname(name.removeprefix("source/"))
+    else:
+        folder = (ROOT / "docs" / name).resolve().parent  # docs/changelog.md is a link to a file above it
     target = pathlib.Path(os.path.normpath(folder / match["path"]))
     return target if target.exists() and target.is_relative_to(ROOT) else None
 

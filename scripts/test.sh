@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh [--quick | --hostile | --accelerators] [ARGUMENTS of pytest]
+# Usage: scripts/test.sh [--quick | --hostile | --neighbours | --accelerators] [ARGUMENTS of pytest]
 #
 # Runs every check that CI runs, after setting up the environment if need be. With --quick: the linters, the types and the
 # unit tests, which need no football engine, browser, Ray cluster or learner process. With --hostile: the attacks of
-# tests/hostile in full, of which a run without flags has a short selection. With --accelerators: experiments of
-# every family, compiled for TPUs and GPUs; the other runs compile the smallest, for TPUs.
+# tests/hostile in full, of which a run without flags has a short selection. With --neighbours: the quick tests in copies of
+# the tree from which one folder of seed_rl/extras is missing. With --accelerators: experiments of every family, compiled
+# for TPUs and GPUs; the other runs compile the smallest, for TPUs.
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
@@ -35,7 +36,7 @@ command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the test
 # a debugger.
 workers=$(($(nproc) < 2 ? 2 : 4))
 # An attack in full may take an hour, a compiler minutes.
-if [[ " $* " == *' --hostile '* || " $* " == *' --accelerators '* ]]; then
+if [[ " $* " == *' --hostile '* || " $* " == *' --neighbours '* || " $* " == *' --accelerators '* ]]; then
   set -- "$@" --timeout=7200 --override-ini=faulthandler_timeout=7300
 fi
 passed=yes

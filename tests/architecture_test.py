@@ -45,6 +45,7 @@ LAYERS = (
     ("seed_rl.studies",),
     ("seed_rl.cli",),
     ("seed_rl.api", "seed_rl.__main__"),
+    ("seed_rl.extras", "seed_rl.extras.*"),  # neighbours
 )
 """Rooms by layer, lowest first. A module imports its own room and rooms of lower layers. `package.*` makes every other
 member of a package a room that nothing else imports: gin files and entry points name agents and suites."""
@@ -226,7 +227,7 @@ def test_no_module_of_the_package_is_too_long():
         ("seed_rl.actor.loop", "from seed_rl.envs import atari", "may not import seed_rl.envs.atari"),
         ("seed_rl.actor.loop", "from ..learner import loop", "may not import ..learner.loop"),
         ("seed_rl.envs.atari", "from seed_rl.envs import football", "may not import seed_rl.envs.football"),
-        ("seed_rl.runs.plan", "from benchmarks import env", "may not import benchmarks.env"),
+        ("seed_rl.extras.planning.plan", "from benchmarks import env", "may not import benchmarks.env"),
         ("seed_rl", "from seed_rl import types", "may not import seed_rl.types"),
         ("seed_rl.novelty.x", "import os", "is in no layer: add it to LAYERS in architecture_test.py"),
     ],

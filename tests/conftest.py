@@ -40,6 +40,7 @@ NOT_QUICK = (
     "envs/pictures_test.py",
     "evaluation",
     "examples_test.py",
+    "extras",
     "hostile",
     "integration",
     "learner/replicas_test.py",
@@ -59,10 +60,12 @@ ONLY_HOSTILE = ("hostile/full_disk_test.py", "hostile/kill_test.py", "hostile/ne
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="unit tests only")
     parser.addoption("--hostile", action="store_true", help="only the attacks, in full")
+    parser.addoption("--neighbours", action="store_true", help="only the quick tests without each neighbour, in full")
     parser.addoption("--accelerators", action="store_true", help="only the compilation for accelerators, in full")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items, config):
+    items[:] = [item for item in items if bool(item.get_closest_marker("neighbours")) == config.getoption("neighbours")]
     # Workers begin with their first test and give away their last ones: in front, all of these run in one worker, and
     # their cluster is started once.
     items.sort(key=lambda item: item.path.name != "ray_test.py")

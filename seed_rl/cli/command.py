@@ -1,10 +1,13 @@
 """The definition of a command: a function, its flags, and the errors that end it with one sentence."""
 
+import contextlib
+import importlib.util
 import os
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
 
-from seed_rl.cli.flags import Flag
+from seed_rl.cli.flags import Flag, FlagValues
 from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.system.object_store import is_url
 
@@ -35,6 +38,35 @@ class Command(NamedTuple):
     def summary(self) -> str:
         """One-sentence description."""
         return self.run.__doc__ or ""
+
+
+class RunOption(NamedTuple):
+    """Flags that a neighbour adds to `train` and `learner`, and what they do; declared under an entry point."""
+
+    flags: Flag
+    apply: Callable[[FlagValues, Any], contextlib.AbstractContextManager[object]]
+    """Called with the flag values and the `Run` before it is opened, which it may change. The context is left after the
+    run has ended. Errors of the package are printed as by a command."""
+
+
+RUN_OPTIONS = "seed_rl.run_options"
+"""The entry-point group in which packages declare each `RunOption`."""
+
+
+def run_options() -> list[RunOption]:
+    """Return the options of all neighbours that are there."""
+    return [entry.load() for entry in declared(RUN_OPTIONS)]
+
+
+def declared(group: str) -> list[EntryPoint]:
+    """Return the entry points of a group by name, without those whose module has been taken away."""
+    return sorted(filter(_is_there, entry_points(group=group)), key=lambda entry: entry.name)
+
+
+def _is_there(entry: EntryPoint) -> bool:
+    with contextlib.suppress(ModuleNotFoundError):
+        return importlib.util.find_spec(entry.module) is not None
+    return False
 
 
 def command(

@@ -13,10 +13,11 @@ import sys
 import textwrap
 import threading
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 
 from absl import flags
 
-from seed_rl.cli.command import Command, UsageError
+from seed_rl.cli.command import Command, UsageError, declared
 from seed_rl.cli.flags import OF_ALL_COMMANDS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
@@ -40,29 +41,19 @@ _log = logging.getLogger(__name__)
 _MAX_HELP_COLUMNS = 100
 _NO_HELP = "(no help available)"  # absl's text
 
-COMMANDS = {
-    "train": "training.train",
-    "learner": "training.learner",
-    "actor": "acting.actor",
-    "sweep": "sweeping.sweep",
-    "eval": "evaluation.evaluate",
-    "play": "evaluation.play",
-    "tournament": "matches.tournament",
-    "export": "evaluation.export",
-    "pretrained": "evaluation.pretrained",
-    "serve": "evaluation.serve",
-    "plot": "inspection.plot",
-    "replay": "replaying.replay",
-    "diff": "replaying.diff",
-    "bundle": "replaying.bundle",
-    "verify": "replaying.verify",
-    "plan": "training.plan",
-    "configs": "inspection.configs",
-    "envs": "inspection.envs",
-    "doctor": "inspection.doctor",
+OWN = {
+    "train": "training:train",
+    "learner": "training:learner",
+    "actor": "acting:actor",
+    "eval": "evaluation:evaluate",
+    "plot": "inspection:plot",
+    "configs": "inspection:configs",
+    "envs": "inspection:envs",
+    "doctor": "inspection:doctor",
 }
-"""Module and function of each command in `seed_rl.cli.commands`. Only the module of the command that runs is imported,
-so that actors don't load the learner's libraries."""
+"""Module in `seed_rl.cli.commands` and function of each command that is always there."""
+ENTRY_POINTS = "seed_rl.commands"
+"""The entry-point group in which packages, the neighbours in `seed_rl.extras` among them, declare further commands."""
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
     *(flags.Error, UsageError, ConfigError, JournalError),
@@ -115,23 +106,28 @@ def _main(arguments: list[str]) -> int:
     if name == "--version":
         print(f"seed_rl {importlib.import_module('seed_rl').__version__}")
         return 0
-    if name not in COMMANDS:
-        guess = did_you_mean(name, COMMANDS)
-        print(f"seed_rl: unknown command {name!r}; commands are {', '.join(COMMANDS)}.{guess}", file=sys.stderr)
+    known = commands()
+    if name not in known:
+        guess = did_you_mean(name, known)
+        print(f"seed_rl: unknown command {name!r}; commands are {', '.join(known)}.{guess}", file=sys.stderr)
         return USAGE_ERROR
-    command = _find(name)
+    return carry_out(name, known[name].load(), rest)
+
+
+def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
+    """Run a command with the arguments after its name; print errors of this package as one sentence."""
     try:
-        return _run(name, command, rest)
+        return _run(name, command, arguments)
     except (*command.failures, *_USAGE_ERRORS) as error:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
 
 
-def _find(name: str) -> Command:
-    module, function = COMMANDS[name].split(".")
-    found: Command = getattr(importlib.import_module(f"seed_rl.cli.commands.{module}"), function)
-    return found
+def commands() -> dict[str, EntryPoint]:
+    """Return every command by name. Only the module of the one that runs is imported, so that actors load little."""
+    own = [EntryPoint(name, f"seed_rl.cli.commands.{place}", ENTRY_POINTS) for name, place in OWN.items()]
+    return {entry.name: entry for entry in (*own, *declared(ENTRY_POINTS))}
 
 
 def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
@@ -165,9 +161,9 @@ def _configure_logging(level: str, quiet: bool) -> None:
 def _overview() -> str:
     version = importlib.import_module("seed_rl").__version__  # of a clone, git's
     lines = [f"seed_rl {version}: distributed reinforcement learning with central inference\n", "commands:"]
-    for name in COMMANDS:
+    for name, entry in commands().items():
         with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
-            lines.append(f"  {name:10} {_find(name).summary}")
+            lines.append(f"  {name:10} {entry.load().summary}")
     return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
 
 

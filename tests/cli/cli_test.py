@@ -14,12 +14,12 @@ import pytest
 from absl.flags import FlagValues
 
 from seed_rl import __main__
-from seed_rl.cli.commands import evaluation
+from seed_rl.cli.commands import evaluation, policies
 from seed_rl.cli.flags import integer
-from seed_rl.cli.main import COMMANDS, _find, main
+from seed_rl.cli.main import commands, main
 from seed_rl.evaluation import episodes
 from seed_rl.experiment import config_files
-from seed_rl.runs import replay, run
+from seed_rl.runs import run
 
 CATCH = "--gin_file=catch/vtrace"
 DIGITS = "9" * 5000
@@ -160,7 +160,7 @@ def test_what_environments_rule_out_is_found_before_tensorflow_is_loaded(flag, s
 
 
 def test_a_checkpoint_that_does_not_exist_is_found_before_tensorflow_is_loaded(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluation, "load_tensorflow", lambda: pytest.fail("TensorFlow was loaded"))
+    monkeypatch.setattr(policies, "load_tensorflow", lambda: pytest.fail("TensorFlow was loaded"))
     (tmp_path / "config.json").write_text("{}")
     for checkpoint, sentence in (
         (["--checkpoint=7"], f"{tmp_path}/checkpoints/checkpoint-000000000007.npz can't be read: No such file"),
@@ -171,11 +171,11 @@ def test_a_checkpoint_that_does_not_exist_is_found_before_tensorflow_is_loaded(c
         assert capsys.readouterr().err.startswith(f"seed_rl eval: {sentence}")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", commands())
 def test_help_shows_arguments_flags_and_an_example(command, capsys):
     assert main([command, "--help"]) == 0
     out = capsys.readouterr().out
-    takes_any = inspect.getfullargspec(_find(command).run).varargs is not None
+    takes_any = inspect.getfullargspec(commands()[command].load().run).varargs is not None
     assert takes_any == ("\narguments: " in out)
     assert f"example: seed_rl {command}" in out
     assert len(out.splitlines()) < 44, "it fits a screen"
@@ -206,7 +206,7 @@ def test_overview(capsys):
     assert main([]) == 2
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(f"  {command}" in out for command in COMMANDS)
+    assert all(f"  {command}" in out for command in commands())
 
 
 def test_a_reader_that_leaves_is_no_error():
@@ -227,17 +227,16 @@ def test_a_full_disk_behind_standard_output_is_a_sentence(arguments):
     assert (done.returncode, done.stderr) == (1, sentence)
 
 
-@pytest.mark.parametrize("arguments", [["eval", "--logdir=."], ["configs"], ["replay", "."]], ids=str)
+@pytest.mark.parametrize("arguments", [["eval", "--logdir=."], ["configs"]], ids=str)
 def test_ctrl_c_ends_a_command_with_a_line(arguments, monkeypatch, capsys):
     """Where the process spends its time: in loading TensorFlow, say."""
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluation.checkpoints, "find", lambda *arguments: "")
-    monkeypatch.setattr(evaluation, "load_tensorflow", interrupted)
+    monkeypatch.setattr(policies.checkpoints, "find", lambda *arguments: "")
+    monkeypatch.setattr(policies, "load_tensorflow", interrupted)
     monkeypatch.setattr(config_files, "summary", interrupted)
-    monkeypatch.setattr(replay, "replay", interrupted)
     monkeypatch.setattr(sys, "argv", ["seed_rl", *arguments])
     assert __main__.main() == 128 + signal.SIGINT
     assert capsys.readouterr() == ("", "seed_rl: interrupted\n")

@@ -7,21 +7,16 @@ import pytest
 from seed_rl import experiment
 from seed_rl.envs import registry
 from seed_rl.experiment import config_files, gin_errors, saved_config
-from seed_rl.runs.plan import DEVICE, Rates, plan
 from tests.support.shipped import DISTINCT
 
 
 @pytest.mark.parametrize("name", DISTINCT)
-def test_every_shipped_config_builds_its_agent_gives_a_plan_and_comes_back_from_a_log_directory(name, tmp_path):
+def test_every_shipped_config_builds_its_agent_and_comes_back_from_a_log_directory(name, tmp_path):
     loaded = config_files.load([name])
     agent = loaded.build_agent()
     assert agent.length == agent.unroll_length + agent.overlap
     assert len(agent.trainable_variables) > 0
-    batch, size = loaded.inference.max_batch_size, loaded.actors.envs_per_group
-    rates = Rates(1000, 2, batch, update_ms=40, server_us=size, host_us=1, learner_cores=4, accelerators=1)
-    planned = plan(loaded, agent, rates, rtt_seconds=0.001)
-    assert 0 < planned.rate <= planned.limits[DEVICE]
-    assert planned.actors.num_envs >= batch, "full batches"
+    assert loaded.actors.num_envs >= loaded.inference.max_batch_size, "full batches"
     changed = dataclasses.replace(loaded, batch_size=2 * loaded.batch_size)  # not known to gin
     config_files.save_config(changed, str(tmp_path))
     assert config_files.load([str(tmp_path / "config.gin")]) == saved_config.load_saved(str(tmp_path)) == changed

@@ -6,6 +6,7 @@ Reads a JSON list of `Line`s from standard input, and prints the complaint about
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
@@ -15,7 +16,6 @@ from typing import NamedTuple
 
 from seed_rl.cli import main as command_line
 from seed_rl.cli.command import Command
-from seed_rl.cli.commands import sweeping
 from seed_rl.cli.commands.experiment import load
 
 QUICK = ("configs", "envs")
@@ -41,26 +41,31 @@ def complaint(line: Line) -> str:
     sys.path[:0] = [os.path.abspath(part) for part in line.python_path.split(":") if part] + own
     if "--import_module=my_package" in line.arguments:  # the reader's own
         sys.modules["my_package"] = types.ModuleType("my_package")
-    find = command_line._find
-    if line.arguments[0] not in QUICK or not line.is_complete:
-        command_line._find = lambda name: _without_work(find(name), line)
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
-            code = command_line.main(line.arguments)
+            code = _code(line)
         return errors.getvalue() if code else ""
     finally:
-        command_line._find = find
         sys.modules.pop("my_package", None)
         sys.path[:] = before[0]
         os.environ.pop("PYTHONPATH")
         os.chdir(before[2])
 
 
+def _code(line: Line) -> int:
+    name, *arguments = line.arguments
+    known = command_line.commands()
+    if name not in known or (name in QUICK and line.is_complete):
+        return command_line.main(line.arguments)
+    return command_line.carry_out(name, _without_work(known[name].load(), line), arguments)
+
+
 def _without_work(command: Command, line: Line) -> Command:
     def run(values, *paths):
         if line.is_complete and line.arguments[0] == "sweep":
-            (sweeping._new_search if values.search else sweeping._new_sweep)(values)
+            studies = inspect.getmodule(command.run)
+            (studies.new_search if values.search else studies.new_sweep)(values)
         elif line.is_complete and "gin_file" in values:
             load(values)
         return 0

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Mapping
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import Failure, UsageError, command
+from seed_rl.cli.command import Failure, UsageError, command, run_options
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, continue_run, load, logdir_of
 from seed_rl.cli.display import RunDisplay
-from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment import Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs
@@ -21,10 +21,10 @@ from seed_rl.reporting.text import counted, duration
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run, check_run
 from seed_rl.system.files import explained
-from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.weights.checkpoints import CheckpointError
 
+OPTIONS = run_options()
 _FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError, OrderFailed)
 _RUN = flags.group(
     "the run",
@@ -32,14 +32,11 @@ _RUN = flags.group(
     flags.integer("seed", None, "Overrides Experiment.seed."),
     flags.integer("num_actors", None, "Overrides Actors.num_actors."),
     flags.string("init_from", None, "Log directory or checkpoint to start a new run from."),
-    flags.number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0),
     flags.number("target_return", None, "End at this mean return; exit code 1 without it."),
     flags.number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
     flags.choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
-    flags.boolean("record", False, "Write a journal, to replay the run bit for bit."),
-    flags.boolean("synchronous", False, "Let acting and learning alternate: two runs are equal."),
-    flags.string("fork", "", "Begin where a recorded run was: LOGDIR@UPDATE."),
     flags.boolean("quiet", False, "Show only warnings and errors."),
+    *(option.flags for option in OPTIONS),
 )
 _RAY = flags.group(
     "Ray",
@@ -85,7 +82,7 @@ def train(values: flags.FlagValues, *files: str) -> int:
                 raise UsageError("--num_learners starts all learner hosts, and --learner_hosts names them: give one")
             if not values.trusted_network:
                 raise UsageError(f"--num_learners={values.num_learners} needs --trusted_network: {NOT_SECURED}")
-            check_run(experiment, values.num_learners, values.record or values.synchronous)
+            check_run(experiment, values.num_learners, False)
         return _train_on_ray(values, experiment)
     for flag in ("ray_address", "min_actors", "actor_cpus", "num_learners"):
         if values[flag].present:
@@ -119,18 +116,13 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         actor_arguments=_actor_arguments(values) if actors == PROCESSES else (),
         native_log=True,
         accelerator=values.accelerator or "",
-        record=values.record,
-        synchronous=values.synchronous,
         hosts=_hosts(values),
     )
 
 
 def _hosts(values: flags.FlagValues) -> Hosts:
     with explained(UsageError, "--learner_hosts", ValueError):
-        hosts = find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
-    if values.fork and (hosts.count > 1 or ("num_learners" in values and values.num_learners > 1)):
-        raise UsageError("--fork needs a single learner host")
-    return hosts
+        return find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
 
 
 def _actor_arguments(values: flags.FlagValues) -> list[str]:
@@ -161,11 +153,14 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
 
 
 def _train(values: flags.FlagValues, run: Run) -> int:
-    try:
-        if values.fork:
-            from seed_rl.cli.commands.replaying import fork
+    with contextlib.ExitStack() as options:
+        for option in OPTIONS:
+            options.enter_context(option.apply(values, run))
+        return _train_open(values, run)
 
-            fork(values, run.logdir)
+
+def _train_open(values: flags.FlagValues, run: Run) -> int:
+    try:
         with (
             signals() as stopped,
             run,
@@ -219,42 +214,3 @@ def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:
         ended = counted(int(row.get(name, 0)), f"{kind}episode")
         return f"{after}, {ended} had ended, too few for a mean return"
     return f"{after}, the best mean return is {best:g}"
-
-
-def _rate(name: str, text: str, default: str = "measured here") -> flags.Flag:
-    return flags.number(name, None, f"{text}; default: {default}.", lower_bound=flags.POSITIVE)
-
-
-@command(
-    "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
-    EXPERIMENT,
-    flags.number("rtt_ms", 1.0, "Round-trip time between actors and learner, milliseconds.", lower_bound=0.0),
-    flags.integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
-    _rate("env_steps", "Agent steps/s of environments on one core"),
-    _rate("act_ms", "Duration of an act step of --act_batch environments, milliseconds"),
-    _rate("update_ms", "Duration of an update of the experiment's batch on one device, milliseconds"),
-    _rate("server_us", "CPU time of the server thread per message, microseconds", "for Atari frames on an AMD EPYC"),
-    _rate("host_us", "CPU time of batching and answering per step, microseconds", "for Atari frames on an AMD EPYC"),
-    flags.integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
-    flags.integer("learner_cores", None, "Cores of the learner machine; default: this machine's.", lower_bound=1),
-    flags.integer("accelerators", None, "Accelerators of the learner; default: this machine's.", lower_bound=0),
-    flags.number("learner_price", 0.0, "Price of the learner's machine per hour.", lower_bound=0.0),
-    flags.number("actor_price", 0.0, "Price of an actor machine per hour.", lower_bound=0.0),
-    arguments=FILES,
-)
-def plan(values: flags.FlagValues, *files: str) -> int:
-    """Computes the actors, cores, network and memory that a learner needs."""
-    add_files(values, files)
-    experiment = load(values)
-    load_tensorflow()
-    from seed_rl.runs import plan as planning
-
-    agent = experiment.build_agent()
-    rates, sources = planning.find_rates(experiment, agent, {n: values[n].value for n in planning.Rates._fields})
-    try:
-        result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
-    except ConfigError as error:
-        raise UsageError(f"{error} (set by --accelerators)") from error
-    prices = values.learner_price, values.actor_price
-    print(planning.text(experiment, rates, sources, values.machine_cores, result, prices))
-    return 0

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.extras.planning import measuring
 from seed_rl.learner.split import Split, split
-from seed_rl.runs import measuring
 from seed_rl.system import devices
 from seed_rl.transport.codec import StepCodec
 

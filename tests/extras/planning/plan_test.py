@@ -5,8 +5,19 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import Actors, ConfigError, config_files
-from seed_rl.runs import measuring
-from seed_rl.runs.plan import CORES, DEVICE, INFERENCE, LOCK, LOCKED_SHARE, SERVER, UPDATES, Rates, find_rates, plan
+from seed_rl.extras.planning import measuring
+from seed_rl.extras.planning.plan import (
+    CORES,
+    DEVICE,
+    INFERENCE,
+    LOCK,
+    LOCKED_SHARE,
+    SERVER,
+    UPDATES,
+    Rates,
+    find_rates,
+    plan,
+)
 
 RATES = Rates(
     env_steps=1000, act_ms=2, act_batch=32, update_ms=40, server_us=160, host_us=10, learner_cores=4, accelerators=1

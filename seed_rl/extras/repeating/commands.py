@@ -1,5 +1,6 @@
 """Commands that reproduce recorded runs, compare them, and bundle them for others."""
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -7,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import UsageError, check_outputs, command
+from seed_rl.cli.command import RunOption, UsageError, check_outputs, command
 from seed_rl.foreign import printable, shortened
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal import file, segments
@@ -17,6 +18,7 @@ from seed_rl.journal.segments import Differs
 from seed_rl.reporting.text import duration
 from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
+from seed_rl.runs.run import Run
 from seed_rl.settings import whole_number
 from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
@@ -106,7 +108,29 @@ def diff(values: flags.FlagValues, *paths: str) -> int:
     return FAILURE if parted.startswith("after") else 0
 
 
-def fork(values: flags.FlagValues, logdir: str) -> None:
+@contextlib.contextmanager
+def _repeatable(values: flags.FlagValues, run: Run) -> Iterator[None]:
+    """Apply the flags of `OPTION` to a run."""
+    run.record, run.synchronous = values.record, values.synchronous
+    if values.fork and run.hosts.count > 1:
+        raise UsageError("--fork needs a single learner host")
+    if values.fork:
+        _fork(values, run.logdir)
+    yield
+
+
+OPTION = RunOption(
+    flags.group(
+        "repeating",
+        flags.boolean("record", False, "Write a journal, to replay the run bit for bit."),
+        flags.boolean("synchronous", False, "Let acting and learning alternate: two runs are equal."),
+        flags.string("fork", "", "Begin where a recorded run was: LOGDIR@UPDATE."),
+    ),
+    _repeatable,
+)
+
+
+def _fork(values: flags.FlagValues, logdir: str) -> None:
     """Prepare the log directory of a new run, which continues from where `--fork` says."""
     source, _, update = values.fork.rpartition("@")
     with explained(UsageError, f"--fork expects LOGDIR@UPDATE, got {shortened(values.fork)}", ValueError):

@@ -47,8 +47,8 @@ def sweep(values: flags.FlagValues, *files: str) -> int:
     if values.total_frames is not None and "Experiment.total_frames" in _names(values.grid, values.search):
         raise UsageError("give either --total_frames or values of Experiment.total_frames to try")
     if not values.search:
-        return _run(_new_sweep(values))
-    search = _new_search(values)
+        return _run(new_sweep(values))
+    search = new_search(values)
     code = _run(search)
     if best := search.best_command():
         print(best)
@@ -68,7 +68,8 @@ def _run(running: Study) -> int:
     return stopped.exit_code or code
 
 
-def _new_sweep(values: flags.FlagValues) -> Study:
+def new_sweep(values: flags.FlagValues) -> Study:
+    """Build the sweep that the flags describe; raise if one of its runs couldn't begin."""
     from seed_rl.studies.sweep import Sweep, seeds_of, trials
 
     if "Experiment.seed" in _names(values.grid, values.gin_param):
@@ -79,7 +80,8 @@ def _new_sweep(values: flags.FlagValues) -> Study:
     return Sweep(wanted, _arguments(values), _directory(values, "sweep_"), values.parallel)
 
 
-def _new_search(values: flags.FlagValues) -> Search:
+def new_search(values: flags.FlagValues) -> Search:
+    """Build the search that the flags describe; raise if one of its trials couldn't begin."""
     try:
         from seed_rl.studies.search import Search, median_pruner
         from seed_rl.studies.search_space import extremes, read_space

@@ -1,0 +1,69 @@
+"""Flags that choose a policy and say how it acts, and the directory in which it is."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from seed_rl.cli import flags
+from seed_rl.cli.command import UsageError, check_outputs
+from seed_rl.experiment import pretrained as policies
+from seed_rl.studies.bundle import opened
+from seed_rl.system.native_output import load_tensorflow
+from seed_rl.system.object_store import is_url
+from seed_rl.weights import checkpoints
+
+POLICY = (
+    flags.string("logdir", None, "Log directory of the run, or its bundle."),
+    flags.string("pretrained", None, "Name of a pretrained policy, instead of a run; see `seed_rl pretrained`."),
+    flags.string(
+        "checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."
+    ),
+    flags.IMPORT_MODULE,
+)
+HERE = "in the log directory, or the working directory for a bundle, bucket or pretrained policy"
+CHOOSING = (
+    flags.boolean("greedy", False, "Always take the greedy action."),
+    flags.integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+)
+ACTING = (
+    *CHOOSING,
+    flags.integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
+    flags.repeated(
+        "gin_param", [], "Gin binding that changes the environments, e.g. Atari.sticky_actions=0.25. May be repeated."
+    ),
+)
+
+
+def acting(values: flags.FlagValues) -> dict[str, Any]:
+    """Return the flags of `ACTING`, and the checkpoint, as keyword arguments."""
+    given = {name: values[name].value for name in ("checkpoint", "greedy", "seed", "max_steps")}
+    return {**given, "gin_params": values.gin_param}
+
+
+@contextlib.contextmanager
+def usable_run(
+    values: flags.FlagValues, place: str | None, *names: str, directories: bool = False
+) -> Iterator[tuple[str, list[str]]]:
+    """Load TensorFlow and yield the directory of the policy at a place or named by `--pretrained`, and output paths.
+
+    These come from `--output`, or else are files (or directories) called `names` in the log directory, or in the
+    working directory if `place` isn't one on this machine. Only the latter may exist without `--overwrite`.
+
+    Raises:
+      UsageError, ConfigError, CheckpointError, JournalError: a flag or the policy is unusable.
+    """
+    if bool(place) == bool(values.pretrained):
+        raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
+    given = values.output if "output" in values else None
+    given = [given] if isinstance(given, str) else given
+    if given:
+        check_outputs(given, values.overwrite, directories)
+    with opened(place or policies.folder(values.pretrained)) as logdir:
+        if not is_url(logdir):
+            checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
+        own = logdir if logdir == place and not is_url(place) else ""
+        outputs = given or [os.path.join(own, name) for name in names]
+        check_outputs(outputs, directories=directories)
+        load_tensorflow()
+        yield logdir, outputs

@@ -1,0 +1,49 @@
+"""The command that films a policy."""
+
+import contextlib
+import os
+import sys
+
+from seed_rl.cli import flags
+from seed_rl.cli.command import RunOption, UsageError, command
+from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, usable_run
+from seed_rl.system.files import explained
+from seed_rl.system.signals import signals, stop_at_end_of_input
+
+
+@command(
+    "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
+    *POLICY,
+    *ACTING,
+    flags.integer("episodes", 1, "Number of consecutive episodes to film.", lower_bound=1),
+    flags.comma_separated("output", None, f"Files to write, .mp4 or .gif; default: play.mp4 and play.gif {HERE}."),
+    flags.OVERWRITE,
+    flags.number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
+    flags.EXIT_WITH_PARENT,
+)
+def play(values: flags.FlagValues) -> int:
+    """Films episodes played by a run's policy."""
+    for path in values.output or ():
+        if os.path.splitext(path)[1] not in (".mp4", ".gif"):
+            raise UsageError(f"--output files must end in .mp4 or .gif, got {path}")
+    with signals() as stopped, usable_run(values, values.logdir, "play.mp4", "play.gif") as (logdir, paths):
+        stopped.raises = True
+        if values.exit_with_parent:
+            stop_at_end_of_input(stopped)
+        from seed_rl.evaluation.film import Limits, film_run
+
+        with explained(UsageError, f"--output {', '.join(paths)} can't be written"):
+            limits = Limits() if values.exit_with_parent else None
+            how = acting(values)
+            played = film_run(logdir, *paths, **how, episodes=values.episodes, fps=values.fps, limits=limits)
+        print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
+        print("\n".join(paths))
+    if stopped.raised:
+        print("seed_rl: interrupted", file=sys.stderr)
+    return stopped.exit_code
+
+
+OPTION = RunOption(
+    flags.number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0),
+    lambda values, run: contextlib.nullcontext(),
+)

@@ -1,0 +1,1 @@
+"""Games against frozen copies of oneself, and ratings of policies."""

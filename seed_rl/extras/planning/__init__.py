@@ -1,0 +1,1 @@
+"""Actors, cores, network and memory that a learner needs, computed from measured rates."""

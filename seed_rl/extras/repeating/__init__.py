@@ -1,0 +1,1 @@
+"""Runs that are recorded, and repeated bit for bit by anyone."""

@@ -1,0 +1,1 @@
+"""A run's policy as a server for actors and other clients."""

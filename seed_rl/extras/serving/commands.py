@@ -1,0 +1,42 @@
+"""The command that serves a policy."""
+
+import contextlib
+import os
+import time
+
+from seed_rl.cli import flags
+from seed_rl.cli.command import UsageError, command
+from seed_rl.cli.commands.policies import CHOOSING, POLICY, usable_run
+from seed_rl.reporting.text import counted
+from seed_rl.system.signals import signals
+
+
+@command(
+    "seed_rl serve runs/pong --server_address=localhost:8686",
+    *POLICY,
+    *CHOOSING,
+    flags.string("server_address", flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for clients."),
+    flags.integer("max_envs", 1024, "Environments that may be connected.", lower_bound=1),
+    flags.SECURITY,
+    arguments="a log directory, bundle or URL, instead of --logdir.",
+)
+def serve(values: flags.FlagValues, *places: str) -> int:
+    """Serves a run's policy to actors and other clients, as its learner would."""
+    if len(places) + bool(values.logdir) > 1:
+        raise UsageError("expected a single log directory")
+    security = flags.server_security(values, values.server_address)
+    with signals() as stopped, usable_run(values, *places or [values.logdir]) as (logdir, _):
+        stopped.raises = True
+        from seed_rl.evaluation.serving import PolicyServer
+
+        server = PolicyServer(logdir, values.checkpoint, values.greedy, values.seed, values.max_envs)
+        with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:
+            for row in rows:
+                stopped.asks()
+                what = f"{counted(int(row['environments']), 'environment')} of {counted(int(row['actors']), 'client')}"
+                line = f"{what}, {row['steps_per_second']:,.0f} steps/s"
+                if row["episodes"]:
+                    line += f", return {row['episode_return']:.2f} after {counted(int(row['episodes']), 'episode')}"
+                weights = f"{os.path.basename(server.checkpoint)} ({server.env_frames:,} frames)"
+                print(f"{time.strftime('%H:%M:%S')} {line}, {weights}", flush=True)
+    return stopped.exit_code

@@ -1,0 +1,84 @@
+"""Each neighbour can be taken away: the core and the other neighbours do without it."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests import architecture_test as architecture
+from tests.support.deadlines import within
+
+ROOT = architecture.ROOT
+WING = ROOT / "seed_rl/extras"
+NEIGHBOURS = sorted(path.parent.name for path in WING.glob("*/__init__.py"))
+
+
+def without(names, target):
+    """Copy the tree without some neighbours and their tests; return a function that runs Python there."""
+    left_out = [f"{folder}/{name}" for name in names for folder in (WING, ROOT / "tests/extras")]
+
+    def ignored(folder, entries):
+        return [entry for entry in entries if entry == "__pycache__" or f"{folder}/{entry}" in left_out]
+
+    for folder in ("seed_rl", "agents", "envs", "configs", "tests"):
+        shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored)
+    for name in ("pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / name, target / name)
+    environment = {**os.environ, "PYTHONPATH": str(target)}
+
+    def python(*arguments):
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=target,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=within(1800),
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+    return python
+
+
+def check(names, target):
+    """Train Catch and list the commands in a copy of the tree without some neighbours."""
+    python = without(names, target)
+    shown = {line.split()[0] for line in python("-m", "seed_rl", "--help").splitlines() if line.startswith("  ")}
+    program = "import json, seed_rl.cli.main as m; print(json.dumps({n: c.value for n, c in m.commands().items()}))"
+    listed = json.loads(python("-c", program))
+    assert shown == set(listed)
+    assert not [place for place in listed.values() for name in names if f"extras.{name}." in place]
+    small = ("Actors.envs_per_group=1", "Inference.max_batch_size=1", "Experiment.batch_size=4")
+    arguments = [*(f"--gin_param={binding}" for binding in small), "--total_frames=800", "--logdir=run"]
+    python("-m", "seed_rl", "train", "--gin_file=catch/vtrace", *arguments)
+    assert list((target / "run/checkpoints").glob("checkpoint-*.npz"))
+    return python
+
+
+def test_the_core_trains_without_the_wing(tmp_path):
+    check(NEIGHBOURS, tmp_path)
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_only_its_own_tests_know_a_neighbour(name):
+    own = ROOT / "tests/extras"
+    knowing = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("*.py")
+        if not path.is_relative_to(own / name) and path != pathlib.Path(__file__)
+        for _, imported in architecture.imports(path.read_text(encoding="utf-8"))
+        if architecture.is_inside(imported, f"seed_rl.extras.{name}")
+    }
+    assert knowing == set()
+
+
+@pytest.mark.neighbours
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_the_quick_tests_of_the_others_pass_without_a_neighbour(name, tmp_path):
+    python = check([name], tmp_path)
+    python("-m", "pytest", "-q", "--quick", "--numprocesses=2", "tests")
