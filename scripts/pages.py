@@ -150,7 +150,7 @@ def policies_of(_: str, data: pathlib.Path) -> str:
             about["agent"],
             f"{about['env_frames'] / 1e6:.2f} M",
             f"{about['mean']:,.2f}{', greedy' if about['greedy'] else ''}",
-            f"{about['low']:,.2f} to {about['high']:,.2f}",
+            f"{max(about['low'], about['min']):,.2f} to {min(about['high'], about['max']):,.2f}",
             f"[film]({place}/replay.mp4)",
         ]
         lines.append(f"| {' | '.join(cells)} |")
