@@ -79,3 +79,15 @@ def test_a_page_with_a_mistake_is_left_alone_with_a_sentence(run, capsys, tmp_pa
 )
 def test_differences_are_rounded_up_to_a_digit(x, expected):
     assert pages.rounded_up(x) == expected
+
+
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", DOCS / "index.md"], ids=["README", "Home"])
+def test_each_figure_of_a_claim_is_on_a_page_that_the_claim_links_to(page):
+    claims = re.findall(r"^- \*\*.*\n(?:  .*\n)*", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(claims) >= 6
+    for claim in claims:
+        links = re.findall(r"\]\(([^)#]+)", claim)
+        evidence = "".join((page.parent / link).read_text(encoding="utf-8") for link in links)
+        figures = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)", re.sub(r"\]\([^)]*\)", "", claim))
+        assert links
+        assert [each for each in figures if not re.search(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", evidence)] == []

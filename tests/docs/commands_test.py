@@ -22,7 +22,9 @@ from seed_rl import api
 from tests.support.checked_commands import Line
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = sorted({page.resolve() for place in (".", "docs", "docs/guides", "docs/results") for page in (ROOT / place).glob("*.md")})
+PAGES = sorted(
+    {page.resolve() for place in (".", "docs", "docs/guides", "docs/results") for page in (ROOT / place).glob("*.md")}
+)
 FENCE = re.compile(r'^```(\w*)(?: title="(.*?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(seed_rl \w+ [^`]*=(?:[^`.]|\.(?!\.))*)`")
 ELSEWHERE = {
