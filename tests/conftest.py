@@ -8,7 +8,6 @@ import signal
 
 import gin
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from tests.support.deadlines import within
 
@@ -116,17 +115,3 @@ def no_gin_bindings_of_another_test():
     """A config that a test loads would also fill in what the next test leaves out."""
     yield
     gin.clear_config()
-
-
-@pytest.fixture
-def fetched(monkeypatch):
-    """Paths of what is fetched from `file://`, a store that needs no network."""
-    paths = []
-    get_file = LocalFileSystem.get_file
-
-    def get_and_note(store, path, *arguments, **options):
-        paths.append(path)
-        return get_file(store, path, *arguments, **options)
-
-    monkeypatch.setattr(LocalFileSystem, "get_file", get_and_note)
-    return paths

@@ -46,7 +46,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         directory holds.
 
     Raises:
-      NoPolicy, CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
+      NoPolicy, CannotBuild, EnvironmentFailed: see `evaluate_run`.
       OSError: the directory can't be written, or it exists and isn't an export.
     """
     version = version or _earlier_version(os.path.join(logdir, ABOUT))

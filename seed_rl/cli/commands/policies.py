@@ -8,10 +8,10 @@ from typing import Any
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, check_outputs
 from seed_rl.experiment import pretrained as policies
-from seed_rl.studies.bundle import opened
+from seed_rl.studies import bundle
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.object_store import is_url
 from seed_rl.weights import checkpoints
+from seed_rl.weights.policy_sources import opened
 
 POLICY = (
     flags.string("logdir", None, "Log directory of the run, or its bundle."),
@@ -59,10 +59,10 @@ def usable_run(
     given = [given] if isinstance(given, str) else given
     if given:
         check_outputs(given, values.overwrite, directories)
-    with opened(place or policies.folder(values.pretrained)) as logdir:
-        if not is_url(logdir):
-            checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
-        own = logdir if logdir == place and not is_url(place) else ""
+    given_place = place or policies.folder(values.pretrained)
+    with bundle.opened(given_place) as unpacked, opened(unpacked, values.checkpoint) as logdir:
+        checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
+        own = logdir if logdir == place else ""
         outputs = given or [os.path.join(own, name) for name in names]
         check_outputs(outputs, directories=directories)
         load_tensorflow()
