@@ -17,7 +17,6 @@ from seed_rl.envs import base
 from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
-from seed_rl.experiment import pretrained
 from seed_rl.inference.episodes import EpisodeTracker
 from seed_rl.specs import EnvDescription
 from seed_rl.system.files import StrPath, complete_or_absent
@@ -169,7 +168,7 @@ def evaluate_run(
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    place, checkpoint = pretrained.located(logdir), None if checkpoint is None else os.fspath(checkpoint)
+    place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
     with opened(place, checkpoint) as found:
         env_config = env_of(experiment_of(found), gin_params)
         policy = load_policy(found, checkpoint, greedy, seed)

@@ -18,7 +18,6 @@ from seed_rl.envs.base import Watchable
 from seed_rl.envs.elsewhere import watch_elsewhere
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
-from seed_rl.experiment import pretrained
 from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.types import EnvOutput
 from seed_rl.weights.policy_sources import opened
@@ -152,7 +151,7 @@ def film_run(
       OSError: a file can't be written.
     """
     checkpoint = None if checkpoint is None else os.fspath(checkpoint)
-    with opened(pretrained.located(logdir), checkpoint) as found:
+    with opened(logdir, checkpoint) as found:
         env_config = env_of(experiment_of(found), gin_params)
         policy = load_policy(found, checkpoint, greedy, seed)
     with closing(watch_elsewhere(env_config)) as env:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.experiment import ConfigError, Experiment, config_files, pretrained, saved_config
+from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.system.files import StrPath
@@ -160,8 +160,8 @@ def load_policy(
     """Load the policy of a run, which may be finished, killed or still running.
 
     Args:
-      logdir: log directory of the run, folder of a published policy, name of a pretrained one, or a place that a
-        `PolicySource` knows.
+      logdir: log directory of the run, or what a `PolicySource` knows: a bundle, the folder of a published policy, the
+        name of a pretrained one, the URL of a run.
       checkpoint: `best`, or the name or path of a checkpoint; None: the newest readable one.
       greedy: whether to act without exploration; otherwise the policy acts as in the run's evaluation environments.
       seed: seed of sampled actions, 0 to 2^31 - 1.
@@ -171,7 +171,7 @@ def load_policy(
       NoPolicy: there is no run or no checkpoint, or the checkpoint is damaged or belongs to another agent.
       CannotBuild: the environments must be installed to determine their spec, and are not.
     """
-    place, checkpoint = pretrained.located(logdir), None if checkpoint is None else os.fspath(checkpoint)
+    place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
     with opened(place, checkpoint) as found:
         experiment = experiment_of(found)
         if float32 and isinstance(experiment.agent, TrunkConfig):

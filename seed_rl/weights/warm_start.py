@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.agents.base import Agent
-from seed_rl.experiment import Experiment, pretrained
+from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import saved_settings
 from seed_rl.foreign import shortened
 from seed_rl.weights import checkpoints
@@ -55,7 +55,7 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
 
 def _read(place: str) -> tuple[str, Any, tuple[str, dict[str, np.ndarray], dict[str, Any]]]:
     """Return the log directory, the kind of its agent, and a checkpoint: the one at a place, or a run's newest."""
-    place = pretrained.located(place).rstrip("/")
+    place = place.rstrip("/")
     above, name = os.path.split(place)
     within = ((above, name), (os.path.dirname(above), name)) if os.path.splitext(name)[1] else ()
     for logdir, checkpoint in ((place, None), *within):
@@ -63,7 +63,7 @@ def _read(place: str) -> tuple[str, Any, tuple[str, dict[str, np.ndarray], dict[
             kind = saved_settings(found).get("agent.kind")
             path, arrays, state = checkpoints.chosen(found, checkpoint)
             return logdir, kind, (path.replace(found, logdir, 1), arrays, state)
-    expected = "a log directory, a checkpoint in one, or a pretrained policy"
+    expected = "a log directory, a checkpoint in one, or the name of a policy"
     raise CheckpointError(f"Experiment.init_from: {place} is not {expected}")
 
 

@@ -1,6 +1,5 @@
 """Log directories that are not on this machine."""
 
-
 import pytest
 
 from seed_rl.api import CannotUse, ConfigError, open_run

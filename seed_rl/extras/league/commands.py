@@ -6,7 +6,6 @@ import os
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, command
-from seed_rl.experiment.pretrained import located
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals
 from seed_rl.weights import checkpoints
@@ -32,7 +31,7 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
         raise UsageError("ratings need the package openskill: pip install openskill")
     if not players:
         raise UsageError(f"expected players ({_KINDS}), of which the first is a run, which defines the game")
-    first = located(players[0].partition("@")[0])
+    first = players[0].partition("@")[0]
     everyone = [*players, *_members(first, values.members)]
     if len(set(everyone)) < max(2, len(everyone)):
         raise UsageError(f"expected at least two different players, got {', '.join(everyone)}")
