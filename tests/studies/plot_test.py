@@ -196,14 +196,13 @@ def test_a_profile_has_a_curve_for_the_games_of_one_agent(tmp_path):
     } <= set(words(tmp_path / "curve.svg"))
 
 
-def test_a_score_is_the_last_return_normalised_and_an_environment_without_humans_has_none(tmp_path):
+def test_a_score_is_the_last_return_normalised_and_an_environment_without_humans_has_none():
     rows = [{"episode_return": 14.6}, {"episode_return": -20.7 + 0.5 * 35.3}]
     evaluated = [{"eval/episode_return": 14.6, "episode_return": 0.0}, {"episode_return": -20.7}]
-    for name, config in (("pong", "atari/vtrace_pong"), ("catch", "catch/vtrace")):
-        config_files.save_config(config_files.load([config]), str(tmp_path / name))
-    assert RecordedRun(str(tmp_path / "pong"), rows, None).last_score() == pytest.approx(50.0)
-    assert RecordedRun(str(tmp_path / "pong"), evaluated, None).last_score() == pytest.approx(100.0)
+    pong, catch = (config_files.load([config]).to_json() for config in ("atari/vtrace_pong", "catch/vtrace"))
+    assert RecordedRun("pong", rows, pong).last_score() == pytest.approx(50.0)
+    assert RecordedRun("pong", evaluated, pong).last_score() == pytest.approx(100.0)
     with pytest.raises(ConfigError, match="catch can't be normalised: its environment has no human reference score"):
-        RecordedRun(str(tmp_path / "catch"), rows, None).last_score()
+        RecordedRun("catch", rows, catch).last_score()
     with pytest.raises(ConfigError, match="CSV files can't be normalised: expected log directories"):
         RecordedRun("pong.csv", rows, None, "pong").last_score()

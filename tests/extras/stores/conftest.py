@@ -3,6 +3,10 @@
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from tests.runs import conftest as runs
+
+small_catch = runs.small_catch
+
 
 @pytest.fixture
 def fetched(monkeypatch):
