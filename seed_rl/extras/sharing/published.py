@@ -39,20 +39,15 @@ def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextMana
 
 @contextlib.contextmanager
 def _as_log_directory(folder: str) -> Iterator[str]:
-    """Yield a temporary log directory with the weights as a checkpoint; errors name the folder in its place."""
-    with tempfile.TemporaryDirectory(prefix="seed_rl-policy-") as temporary:
-        logdir = os.path.join(temporary, "run")
-        os.makedirs(directory := os.path.join(logdir, "checkpoints"))
-        try:
-            with explained(CheckpointError, f"{folder} can't be read"):
-                for name in (SAVED, ABOUT):
-                    with contextlib.suppress(FileNotFoundError):
-                        shutil.copy(os.path.join(folder, name), logdir)
-                checkpoints.save(directory, 0, *read(os.path.join(folder, WEIGHTS)), keep=1)
-            yield logdir
-        except Exception as error:
-            error.args = tuple(each.replace(logdir, folder) if isinstance(each, str) else each for each in error.args)
-            raise
+    """Yield a temporary log directory with the weights as a checkpoint."""
+    with tempfile.TemporaryDirectory(prefix="seed_rl-policy-") as logdir:
+        os.mkdir(directory := os.path.join(logdir, "checkpoints"))
+        with explained(CheckpointError, f"{folder} can't be read"):
+            for name in (SAVED, ABOUT):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copy(os.path.join(folder, name), logdir)
+            checkpoints.save(directory, 0, *read(os.path.join(folder, WEIGHTS)), keep=1)
+        yield logdir
 
 
 def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
