@@ -57,8 +57,7 @@ def _read(place: str) -> tuple[str, Any, tuple[str, dict[str, np.ndarray], dict[
     """Return the log directory, the kind of its agent, and a checkpoint: the one at a place, or a run's newest."""
     place = place.rstrip("/")
     above, name = os.path.split(place)
-    within = ((above, name), (os.path.dirname(above), name)) if os.path.splitext(name)[1] else ()
-    for logdir, checkpoint in ((place, None), *within):
+    for logdir, checkpoint in ((place, None), (above, name), (os.path.dirname(above), name)):
         with contextlib.suppress(FileNotFoundError), opened(logdir, checkpoint) as found:
             kind = saved_settings(found).get("agent.kind")
             path, arrays, state = checkpoints.chosen(found, checkpoint)

@@ -5,7 +5,6 @@ import fnmatch
 import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from seed_rl.experiment.saved_config import SAVED
 from seed_rl.extras.stores.mirror import working_directory
@@ -18,7 +17,8 @@ from seed_rl.weights import checkpoints
 def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextManager[str] | None:
     """Return a context with a temporary copy of what is read of the runs in a store; a `PolicySource`.
 
-    Fetched are settings and metrics of all runs below the URL, and one checkpoint of the run at the URL itself.
+    Fetched are settings, metrics and one checkpoint of the run at the URL, or without a checkpoint (`""`) settings and
+    metrics of all runs below it.
     """
     return _copied(place, checkpoint) if is_url(place) else None
 
@@ -30,7 +30,8 @@ def _copied(url: str, checkpoint: str | None) -> Iterator[str]:
             store = ObjectStore(url)
             names = store.files()
             pattern = f"checkpoints/{checkpoints.file_name(checkpoint)}"
-            read = [name for name in names if PurePath(name).name in (SAVED, metrics.FILE)]
+            last_part = os.path.basename if checkpoint == "" else str
+            read = [name for name in names if last_part(name) in (SAVED, metrics.FILE)]
             for name in [*read, *fnmatch.filter(names, pattern)[-1:]]:
                 path = os.path.join(directory, name)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
