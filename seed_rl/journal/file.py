@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
-from seed_rl.foreign import shortened
+from seed_rl.foreign import open_file, shortened
 from seed_rl.system.files import explained
 
 NAME = "journal.gz"
@@ -121,7 +121,7 @@ class Lines:
         left, line = _MOST_BYTES, ""
         with (
             explained(JournalError, f"there is no journal {self.path}, as `--record` writes it"),
-            open(self.path, "rb") as file,
+            open_file(self.path) as file,
         ):
             for _, _, text in _chunks(file, self.path):
                 left -= _memory(text)

@@ -17,7 +17,7 @@ import numpy as np
 
 from seed_rl.experiment.config_files import differences, save_config
 from seed_rl.experiment.saved_config import SAVED, load_saved, rebuilt
-from seed_rl.foreign import enumerated, read_json_object, shortened
+from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
 from seed_rl.journal import file, segments
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs, Segment
@@ -166,7 +166,7 @@ def _unpack(path: str, logdir: str) -> None:
     hashes: dict[str, str] = {}
     with (
         explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, ValueError),
-        open(path, "rb") as archive,
+        open_file(path) as archive,
     ):
         left = os.path.getsize(path)
         while (header := archive.read(tarfile.BLOCKSIZE)).strip(b"\0"):
