@@ -22,7 +22,7 @@ POLICY = (
     ),
     flags.IMPORT_MODULE,
 )
-HERE = "in the log directory, or the working directory if the policy is elsewhere, as in a bundle or bucket"
+HERE = "in the log directory, or the working directory if the policy is elsewhere, as in a bundle"
 CHOOSING = (
     flags.boolean("greedy", False, "Always take the greedy action."),
     flags.integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
