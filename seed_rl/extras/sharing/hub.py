@@ -50,7 +50,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
 
     Raises:
       NoPolicy: the policy is published already; see also `evaluate_run`.
-      CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
+      CannotBuild, EnvironmentFailed: see `evaluate_run`.
       OSError: the directory can't be written, or it exists and isn't an export.
     """
     if os.path.isfile(os.path.join(logdir, ABOUT)):
