@@ -14,8 +14,8 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
 from seed_rl.envs.elsewhere import probed_spec
-from seed_rl.experiment.league import League
 from seed_rl.experiment.logs import Logs
+from seed_rl.experiment.opponents import Opponents
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
 
@@ -172,8 +172,8 @@ class Experiment(Settings):
     """Metrics, checkpoints and films."""
     replay: Replay | None = None
     """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
-    league: League | None = None
-    """League of past policies as opponents, `@League()`, for games of several players; None: the agent plays all."""
+    league: Opponents | None = None
+    """Opponents in games of several players, such as past policies (`@League()`); None: the agent plays all."""
     init_from: Annotated[str, Place()] = ""
     """Log directory of a run or one of its checkpoints (`runs/pong/best`), whose weights a new run starts with."""
     seed: Annotated[int, Within(0, 2**31 - 1)] = 1
@@ -185,7 +185,7 @@ class Experiment(Settings):
             ("env", EnvConfig, "a config such as @Atari()"),
             ("agent", AgentConfig, "a config such as @VTrace()"),
             ("replay", Replay | None, "@Replay() or None"),
-            ("league", League | None, "@League() or None"),
+            ("league", Opponents | None, "opponents such as @League() or None"),
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"Experiment.{name} must be {what}, got {getattr(self, name)!r}")
@@ -198,10 +198,8 @@ class Experiment(Settings):
             raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
-        if self.league is not None and self.env.players <= self.env.home_players:
-            raise ValueError(
-                f"Experiment.league needs games with opponents, {self.env.title} has none: it must be None"
-            )
+        if self.league is not None:
+            self.league.check(self)
         first, total = self.frames_before_update, self.total_frames
         if first >= total + (self.replay is None):
             taker = "filling the replay to Replay.min_size" if self.replay else "a batch (Experiment.batch_size)"

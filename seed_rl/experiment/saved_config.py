@@ -12,7 +12,7 @@ from typing import Any
 
 from seed_rl import agents
 from seed_rl.envs import registry
-from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment import ConfigError, Experiment, opponents
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
 from seed_rl.system.object_store import local_file
@@ -117,9 +117,10 @@ def _as_tuples(value: Any) -> Any:
 
 def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
     """Find the class named `kind`, among those installed or imported, that is a valid value for a setting."""
-    for suite in metadata.entry_points(group=registry.ENTRY_POINTS) if setting == "env" else ():
-        if suite.attr == kind:
-            suite.load()
+    group = {"env": registry.ENTRY_POINTS, "league": opponents.ENTRY_POINTS}.get(setting)
+    for entry in metadata.entry_points(group=group) if group else ():
+        if entry.attr == kind:
+            entry.load()
     for agent in pkgutil.iter_modules(agents.__path__, "seed_rl.agents."):
         if agent.ispkg and setting == "agent":
             importlib.import_module(agent.name)

@@ -37,8 +37,8 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
         raise UsageError(f"expected at least two different players, got {', '.join(everyone)}")
     checkpoints.find(first, None)  # a mistake needs no TensorFlow
     load_tensorflow()
-    from seed_rl.evaluation import matches
     from seed_rl.evaluation.policy import experiment_of
+    from seed_rl.extras.league import matches
 
     played = []
     with signals() as stopped:
