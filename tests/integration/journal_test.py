@@ -98,7 +98,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
 
 
 def test_a_league_is_replayed(runs, rows, tmp_path):
-    league = ("Experiment.league=@League()", "League.every_updates=2", "League.sets=1")
+    league = ("import seed_rl.extras.league", "Experiment.league=@League()", "League.every_updates=2", "League.sets=1")
     small = ("Actors.envs_per_group=2", "Actors.num_eval_envs=2", "VTrace.hidden=16")
     update = ("Experiment.batch_size=4", "VTrace.unroll_length=16")  # in minibatches that are drawn
     settings = (*league, *small, *update, "Inference.max_batch_size=2", "Logs.digest_updates=5")
