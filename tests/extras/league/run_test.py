@@ -7,23 +7,14 @@ import pytest
 from seed_rl.experiment import ConfigError, config_files, gin_errors
 from seed_rl.runs.run import THREADS, Run
 
-LEAGUE = (
-    "import seed_rl.extras.league",
-    "Experiment.league = @League()",
-    "League.every_updates = 2",
-    "League.sets = 1",
-)
+LEAGUE = ("import seed_rl.extras.league", "Experiment.league = @League()")
 
 
 def test_a_run_plays_its_past_policies_and_goes_on_with_them(tmp_path):
-    small = (
-        "Actors.envs_per_group = 4",
-        "Actors.num_eval_envs = 4",
-        "Inference.max_batch_size = 4",
-        "VTrace.hidden = 16",
-    )
-    short = ("Experiment.batch_size = 4", "VTrace.unroll_length = 8", "Optimizer.schedule = constant")
-    experiment = config_files.load("pettingzoo/tic_tac_toe", [*LEAGUE, *small, *short])
+    often = ("League.every_updates = 2", "League.sets = 1", "Experiment.batch_size = 4", "VTrace.unroll_length = 8")
+    small = ("Actors.envs_per_group = 4", "Actors.num_eval_envs = 4", "Inference.max_batch_size = 4")
+    others = ("VTrace.hidden = 16", "Optimizer.schedule = constant")
+    experiment = config_files.load("pettingzoo/tic_tac_toe", [*LEAGUE, *often, *small, *others])
     scores = []
     for frames in (600, 1200):
         longer = dataclasses.replace(experiment, total_frames=frames)
