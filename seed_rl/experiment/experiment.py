@@ -198,8 +198,10 @@ class Experiment(Settings):
             raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
-        if self.league is not None:
-            self.league.check(self)
+        if self.league is not None and self.env.players <= self.env.home_players:
+            raise ValueError(
+                f"Experiment.league needs games with opponents, {self.env.title} has none: it must be None"
+            )
         first, total = self.frames_before_update, self.total_frames
         if first >= total + (self.replay is None):
             taker = "filling the replay to Replay.min_size" if self.replay else "a batch (Experiment.batch_size)"

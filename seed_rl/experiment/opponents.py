@@ -21,14 +21,6 @@ class Opponents(Settings, abc.ABC):
     """Base class of settings with which some rows of the environments are not played by the learning agent."""
 
     @abc.abstractmethod
-    def check(self, experiment: Experiment) -> None:
-        """Check that an experiment, which is complete but for this, can have these opponents.
-
-        Raises:
-          ValueError: it can't; the message is one sentence that names the setting.
-        """
-
-    @abc.abstractmethod
     def build(self, experiment: Experiment, logdir: str, num_devices: int) -> Players:
         """Build what plays in a run with a log directory and a number of inference devices. Imports TensorFlow.
 

@@ -17,13 +17,8 @@ class Players:
     evaluates = True
     """Whether returns in evaluation environments say which weights of the agent are the best."""
 
-    def act_step(
-        self, agent: Agent, store: UnrollStore, sizes: Sizes, seed: int, device: str = "", number: int = 0
-    ) -> ActStep:
-        """Build the act step of an inference device, given its number and the arguments of `ActStep`.
-
-        It acts for all rows; the writes of rows that the agent doesn't play go to the spare slot.
-        """
+    def act_step(self, agent: Agent, store: UnrollStore, sizes: Sizes, seed: int, device: str, number: int) -> ActStep:
+        """Build what acts for all rows on an inference device, given the arguments of `ActStep` and its number."""
         return ActStep(agent, store, sizes, seed, device)
 
     def replaced(self, env_ids: np.ndarray) -> np.ndarray:

@@ -36,8 +36,8 @@ class LeagueActStep(ActStep):
         store: UnrollStore,
         sizes: Sizes,
         seed: int,
-        device: str = "",
-        number: int = 0,
+        device: str,
+        number: int,
     ):
         """
         Args:

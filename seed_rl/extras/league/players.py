@@ -31,7 +31,7 @@ class LeaguePlayers(Players):
         self._acting: list[LeagueActStep] = []
 
     def act_step(
-        self, agent: Agent, store: UnrollStore, sizes: Sizes, seed: int, device: str = "", number: int = 0
+        self, agent: Agent, store: UnrollStore, sizes: Sizes, seed: int, device: str, number: int
     ) -> LeagueActStep:
         with tf.device(device):
             frozen = [self._experiment.build_agent() for _ in range(self._sets)]

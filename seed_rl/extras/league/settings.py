@@ -39,12 +39,6 @@ class League(Opponents):
     most_members: Count = 64
     """Number of members above which every second one leaves, and the interval doubles."""
 
-    def check(self, experiment: Experiment) -> None:
-        """See `Opponents.check`."""
-        env = experiment.env
-        if env.players <= env.home_players:
-            raise ValueError(f"Experiment.league needs games with opponents, {env.title} has none: it must be None")
-
     def build(self, experiment: Experiment, logdir: str, num_devices: int) -> LeaguePlayers:
         """See `Opponents.build`."""
         from seed_rl.extras.league.players import LeaguePlayers
