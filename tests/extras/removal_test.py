@@ -20,7 +20,7 @@ NEIGHBOURS = sorted(path.parent.name for path in WING.glob("*/__init__.py"))
 def without(names, target):
     """Copy the tree without some neighbours, their tests and experiments; return a function that runs Python there."""
     left_out = [f"{folder}/{name}" for name in names for folder in (WING, ROOT / "tests/extras")]
-    imports = [f"import seed_rl.extras.{name}\n" for name in names]
+    imports = [f"import seed_rl.extras.{name}." for name in names]
     experiments = [(path, path.read_text(encoding="utf-8")) for path in (ROOT / "configs").rglob("*.gin")]
     left_out += [str(path) for path, text in experiments if any(line in text for line in imports)]
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.experiment.sizes import Sizes
-from seed_rl.extras.league import League
 from seed_rl.extras.league.players import LeaguePlayers
 from seed_rl.extras.league.seats import Seats
+from seed_rl.extras.league.settings import League
 from seed_rl.inference.acting import Acting
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput

@@ -7,8 +7,8 @@ import types
 import numpy as np
 import pytest
 
-from seed_rl.extras.league import League
 from seed_rl.extras.league.pool import Pool
+from seed_rl.extras.league.settings import League
 from seed_rl.weights import checkpoints
 
 SETS = 2

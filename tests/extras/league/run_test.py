@@ -7,7 +7,7 @@ import pytest
 from seed_rl.experiment import ConfigError, config_files, gin_errors
 from seed_rl.runs.run import THREADS, Run
 
-LEAGUE = ("import seed_rl.extras.league", "Experiment.league = @League()")
+LEAGUE = ("import seed_rl.extras.league.settings", "Experiment.league = @League()")
 
 
 def test_a_run_plays_its_past_policies_and_goes_on_with_them(tmp_path):
@@ -36,4 +36,4 @@ def test_games_without_opponents_have_no_league():
 
 def test_whoever_forgets_the_import_is_told():
     error = ValueError("No configurable matching reference '@League()'.")  # gin's own, but for modules imported here
-    assert gin_errors.sentence(error, in_file=False).endswith("--gin_param='import seed_rl.extras.league' does.")
+    assert f"--gin_param='{LEAGUE[0]}' does." in gin_errors.sentence(error, in_file=False)
