@@ -8,6 +8,7 @@ from seed_rl.envs import registry
 from seed_rl.experiment import opponents
 from seed_rl.foreign import without_gin
 from seed_rl.settings import Settings, did_you_mean, subclasses
+from seed_rl.system.entry_points import declared
 
 
 def sentence(error: BaseException, in_file: bool = True) -> str:
@@ -58,7 +59,7 @@ def _suites() -> dict[str, tuple[str, str]]:
 
 def _opponents() -> dict[str, tuple[str, str]]:
     """Find the module of each installed kind of opponents, and the flag that imports it, by the name of its class."""
-    entries = metadata.entry_points(group=opponents.ENTRY_POINTS)
+    entries = declared(opponents.ENTRY_POINTS)
     return {entry.attr: (entry.module, f"--gin_param='import {entry.module}' does") for entry in entries}
 
 
