@@ -98,8 +98,8 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
 
 
 def test_a_league_is_replayed(runs, rows, tmp_path):
-    league = ("Experiment.league=@League()", "League.every_updates=2", "League.sets=1")
-    small = ("Actors.envs_per_group=2", "Actors.num_eval_envs=2", "VTrace.hidden=16")
+    league = ("import seed_rl.extras.league.settings", "Experiment.league=@League()", "League.every_updates=2")
+    small = ("League.sets=1", "Actors.envs_per_group=2", "Actors.num_eval_envs=2", "VTrace.hidden=16")
     update = ("Experiment.batch_size=4", "VTrace.unroll_length=16")  # in minibatches that are drawn
     settings = (*league, *small, *update, "Inference.max_batch_size=2", "Logs.digest_updates=5")
     train = ("--gin_file=pettingzoo/tic_tac_toe", "--record", "--total_frames=1000", f"--logdir={tmp_path}/run")
