@@ -27,6 +27,8 @@ class Order:
 
     whole_weights = False
     """Whether acting has its own copy of the weights, which changes only between batches, also on a single device."""
+    goes_on = False
+    """Whether the run continues with another learner once this order has `ended`."""
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
         """Build what leases the environments; see `Membership`."""
@@ -59,7 +61,7 @@ class Order:
         """Note that a checkpoint is about to be written."""
 
     def ended(self, updates: int, frames: int) -> bool:
-        """Return whether the run ends here."""
+        """Return whether the learner of this order ends here."""
         return False
 
     def close(self) -> None:

@@ -90,7 +90,8 @@ class Recorded(Order):
         self._tolerant(Writer.flush)
 
     def ended(self, updates: int, frames: int) -> bool:
-        return self._part_frames > 0 and frames // self._part_frames > self._begin // self._part_frames
+        self.goes_on = self._part_frames > 0 and frames // self._part_frames > self._begin // self._part_frames
+        return self.goes_on
 
     def close(self) -> None:
         """End the journal."""

@@ -1,8 +1,7 @@
 """Runs that are recorded in a journal, or whose acting and learning alternate: both can be reproduced bit for bit."""
 
-import contextlib
+import functools
 import os
-from collections.abc import Iterator
 from typing import Any
 
 from seed_rl.experiment import ConfigError, Experiment
@@ -10,6 +9,7 @@ from seed_rl.inference.order import FREE, Order, Synchronous
 from seed_rl.journal import file
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.recorded import Recorded
+from seed_rl.runs.run import Run
 from seed_rl.settings import without_places
 from seed_rl.system.files import explained
 from seed_rl.system.machine import instructions, processor, uses_onednn, versions
@@ -21,9 +21,22 @@ _ENVIRONMENT = (
 """Environment variables with which TensorFlow computes differently."""
 
 
-@contextlib.contextmanager
-def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Iterator[Order]:
-    """Make the computations of this process repeatable, and yield the order of a run; `record` it in `logdir`.
+def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
+    """Let a run, before it is opened, be recorded in a journal of its log directory, or be synchronous, or both.
+
+    Raises:
+      ConfigError: it can't be repeated.
+    """
+    if run.hosts.count > 1:
+        what = f"a run of {run.hosts.count} learner hosts can't be recorded or synchronous"
+        raise ConfigError(f"{what}, only one of a single host")
+    if not run.experiment.env.repeatable:
+        raise ConfigError(f"{run.experiment.env.title} does not repeat an episode for the same seed and actions")
+    run.order = functools.partial(repeatable, record=record, synchronous=synchronous)
+
+
+def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Order:
+    """Make the computations of this process repeatable, and return the order of a run, which may `record` it.
 
     Raises:
       ConfigError: the journal can't be continued, or TensorFlow has been used before.
@@ -31,18 +44,13 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
     machine = deterministic(len(os.sched_getaffinity(0)))  # cores of this process
     order = Synchronous() if synchronous else FREE
     if not record:
-        yield order
-        return
+        return order
     settings = {**without_places(experiment).to_json(), "init_from": experiment.init_from}  # it may be bundled
     start = {"settings": settings, "versions": versions(), "machine": machine}
     with explained(ConfigError, "the journal can't be continued", JournalError, OSError):
         journal = file.Writer(os.path.join(logdir, file.NAME))
     logs = experiment.logs
-    recorded = Recorded(journal, start, logs.digest_updates, logs.keep_every_frames, order)
-    try:
-        yield recorded
-    finally:
-        recorded.close()
+    return Recorded(journal, start, logs.digest_updates, logs.keep_every_frames, order)
 
 
 def deterministic(threads: int) -> dict[str, Any]:

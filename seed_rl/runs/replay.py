@@ -89,15 +89,13 @@ def replay(
             _copy(newest, own)
         there = {"environment": {}, **segment.start["machine"]}
         _check_equal(there, deterministic(there["threads"]), logdir)
-        order = Replayed(segment, until, check)
-        experiment = _experiment(segment, init_from)
+        order, experiment = Replayed(segment, until, check), _experiment(segment, init_from)
         actors = functools.partial(_Actors, segment, order, experiment)
-        with Run(experiment, own, actors=actors, order=order, native_log=True) as run:
+        with Run(experiment, own, actors=actors, order=lambda *_, given=order: given, native_log=True) as run:
             for row in run.train():
                 updates = int(row["learner_updates"])
                 yield Progress(parts[0].begin, updates, end, checked + order.checked, row, own)
-        gc.unfreeze()  # its learner, whose memory the next one needs
-        gc.collect()
+        gc.collect()  # its learner, whose memory the next one needs
         checked += order.checked
         newest = checkpoints.find(own, None)
 

@@ -272,8 +272,9 @@ def test_a_journal_names_no_place_but_that_of_the_weights_that_a_run_began_with(
     monkeypatch.setattr(recording, "deterministic", lambda threads: START["machine"])
     places = ["Logs.wandb_project = 'my/secret'", "Experiment.init_from = 'runs/one'"]
     experiment = config_files.load(["catch/vtrace"], places)
-    with recording.repeatable(experiment, str(tmp_path), record=True, synchronous=False) as order:
-        order.began(0, 0, weights(0))
+    order = recording.repeatable(experiment, str(tmp_path), record=True, synchronous=False)
+    order.began(0, 0, weights(0))
+    order.close()
     (segment,) = segments.load(str(tmp_path / file.NAME))
     settings = segment.start["settings"]
     assert (settings["logs.wandb_project"], settings["init_from"]) == ("", "runs/one")

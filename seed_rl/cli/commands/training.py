@@ -82,7 +82,7 @@ def train(values: flags.FlagValues, *files: str) -> int:
                 raise UsageError("--num_learners starts all learner hosts, and --learner_hosts names them: give one")
             if not values.trusted_network:
                 raise UsageError(f"--num_learners={values.num_learners} needs --trusted_network: {NOT_SECURED}")
-            check_run(experiment, values.num_learners, False)
+            check_run(experiment, values.num_learners)
         return _train_on_ray(values, experiment)
     for flag in ("ray_address", "min_actors", "actor_cpus", "num_learners"):
         if values[flag].present:

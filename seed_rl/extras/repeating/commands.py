@@ -18,6 +18,7 @@ from seed_rl.journal.segments import Differs
 from seed_rl.reporting.text import duration
 from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
+from seed_rl.runs.recording import make_repeatable
 from seed_rl.runs.run import Run
 from seed_rl.settings import whole_number
 from seed_rl.studies import bundle as bundles
@@ -111,7 +112,8 @@ def diff(values: flags.FlagValues, *paths: str) -> int:
 @contextlib.contextmanager
 def _repeatable(values: flags.FlagValues, run: Run) -> Iterator[None]:
     """Apply the flags of `OPTION` to a run."""
-    run.record, run.synchronous = values.record, values.synchronous
+    if values.record or values.synchronous:
+        make_repeatable(run, values.record, values.synchronous)
     if values.fork and run.hosts.count > 1:
         raise UsageError("--fork needs a single learner host")
     if values.fork:
