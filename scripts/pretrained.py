@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 from seed_rl.experiment import pretrained
+from seed_rl.extras.repeating.bundle import opened
 from seed_rl.reporting import metrics
-from seed_rl.studies.bundle import opened
 from seed_rl.studies.plot import plot_curves
 from seed_rl.system.native_output import load_tensorflow
 

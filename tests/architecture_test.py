@@ -36,7 +36,6 @@ LAYERS = (
     ("seed_rl.buffers",),
     ("seed_rl.experiment", "seed_rl.configs"),
     ("seed_rl.inference",),
-    ("seed_rl.journal",),
     ("seed_rl.reporting",),
     ("seed_rl.weights",),
     ("seed_rl.learner",),

@@ -22,8 +22,8 @@ from seed_rl.cli.flags import OF_ALL_COMMANDS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
+from seed_rl.extras.repeating.file import JournalError
 from seed_rl.foreign import printable
-from seed_rl.journal.file import JournalError
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct

@@ -14,8 +14,7 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
-from seed_rl.journal import file
-from seed_rl.studies import bundle
+from seed_rl.extras.repeating import bundle, file
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.system.machine import processor, versions
 from seed_rl.weights import checkpoints

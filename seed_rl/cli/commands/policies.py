@@ -8,7 +8,7 @@ from typing import Any
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, check_outputs
 from seed_rl.experiment import pretrained as policies
-from seed_rl.studies.bundle import opened
+from seed_rl.extras.repeating.bundle import opened
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import is_url
 from seed_rl.weights import checkpoints

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Sequence
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import RunOption, UsageError, check_outputs, command
+from seed_rl.extras.repeating import bundle as bundles
+from seed_rl.extras.repeating import file, segments
+from seed_rl.extras.repeating import replay as replays
+from seed_rl.extras.repeating.difference import difference
+from seed_rl.extras.repeating.file import JournalError
+from seed_rl.extras.repeating.recording import make_repeatable
+from seed_rl.extras.repeating.segments import Differs
 from seed_rl.foreign import printable, shortened
 from seed_rl.inference.order import OrderFailed
-from seed_rl.journal import file, segments
-from seed_rl.journal.difference import difference
-from seed_rl.journal.file import JournalError
-from seed_rl.journal.segments import Differs
 from seed_rl.reporting.text import duration
-from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
-from seed_rl.runs.recording import make_repeatable
 from seed_rl.runs.run import Run
 from seed_rl.settings import whole_number
-from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
 from seed_rl.system.files import explained
 from seed_rl.system.object_store import is_url

@@ -17,11 +17,11 @@ import numpy as np
 
 from seed_rl.experiment.config_files import differences, save_config
 from seed_rl.experiment.saved_config import SAVED, load_saved, rebuilt
+from seed_rl.extras.repeating import file, segments
+from seed_rl.extras.repeating.file import JournalError
+from seed_rl.extras.repeating.replay import Progress, replay, updates_behind
+from seed_rl.extras.repeating.segments import Differs, Segment
 from seed_rl.foreign import enumerated, read_json_object, shortened
-from seed_rl.journal import file, segments
-from seed_rl.journal.file import JournalError
-from seed_rl.journal.segments import Differs, Segment
-from seed_rl.runs.replay import Progress, replay, updates_behind
 from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.system.object_store import local_file

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from seed_rl.journal import file
-from seed_rl.journal.file import JournalError, Lines
+from seed_rl.extras.repeating import file
+from seed_rl.extras.repeating.file import JournalError, Lines
 
 CHUNKS = [["run {}", "act 0 1"], ["act 0 2"], ["act 0 3", "weights"]]
 LINES = [*itertools.chain(*CHUNKS)]

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuilt
+from seed_rl.extras.repeating import file, segments
+from seed_rl.extras.repeating.file import JournalError
+from seed_rl.extras.repeating.recording import deterministic
+from seed_rl.extras.repeating.replayed import Replayed
+from seed_rl.extras.repeating.segments import Segment
 from seed_rl.foreign import enumerated, shortened
 from seed_rl.foreign import number as checked_number
-from seed_rl.journal import file, segments
-from seed_rl.journal.file import JournalError
-from seed_rl.journal.replayed import Replayed
-from seed_rl.journal.segments import Segment
 from seed_rl.runs.fleet import ActorEnd
 from seed_rl.runs.local_actors import LocalActors
-from seed_rl.runs.recording import deterministic
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
 from seed_rl.system.host_memory import free_host_memory

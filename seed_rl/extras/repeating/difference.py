@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from seed_rl.extras.repeating.segments import different
 from seed_rl.foreign import enumerated, shortened
-from seed_rl.journal.segments import different
 
 _MOST_NOTES = 20
 _MOST_LETTERS = 100  # of a setting's name

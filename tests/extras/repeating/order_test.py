@@ -11,14 +11,13 @@ import pytest
 
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.experiment import config_files
+from seed_rl.extras.repeating import file, recording, replay, segments
+from seed_rl.extras.repeating.difference import difference
+from seed_rl.extras.repeating.file import JournalError
+from seed_rl.extras.repeating.recorded import Recorded
+from seed_rl.extras.repeating.replayed import Replayed
+from seed_rl.extras.repeating.segments import Differs
 from seed_rl.inference.order import OrderFailed, Synchronous
-from seed_rl.journal import file, segments
-from seed_rl.journal.difference import difference
-from seed_rl.journal.file import JournalError
-from seed_rl.journal.recorded import Recorded
-from seed_rl.journal.replayed import Replayed
-from seed_rl.journal.segments import Differs
-from seed_rl.runs import recording, replay
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.extras.repeating.file import JournalError, Lines
 from seed_rl.foreign import json_object, shortened
-from seed_rl.journal.file import JournalError, Lines
 from seed_rl.specs import GroupLease
 
 WEIGHTS = ()

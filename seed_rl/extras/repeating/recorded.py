@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.extras.repeating.file import Writer
+from seed_rl.extras.repeating.segments import digest
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.order import FREE, Order
-from seed_rl.journal.file import Writer
-from seed_rl.journal.segments import digest
 from seed_rl.specs import GroupLease, Lease
 from seed_rl.system.files import reason
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from seed_rl.cli.main import main
-from seed_rl.journal import file, segments
-from seed_rl.runs.replay import Progress, updates_behind
-from seed_rl.studies import bundle as bundles
+from seed_rl.extras.repeating import bundle as bundles
+from seed_rl.extras.repeating import file, segments
+from seed_rl.extras.repeating.replay import Progress, updates_behind
 from seed_rl.weights import checkpoints
 
 SETTINGS = (
