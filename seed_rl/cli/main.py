@@ -17,16 +17,16 @@ from importlib.metadata import EntryPoint
 
 from absl import flags
 
-from seed_rl.cli.command import Command, UsageError, declared
+from seed_rl.cli.command import Command, UsageError
 from seed_rl.cli.flags import OF_ALL_COMMANDS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
-from seed_rl.extras.repeating.file import JournalError
 from seed_rl.foreign import printable
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
+from seed_rl.system.entry_points import declared
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explained, reason
 from seed_rl.system.native_output import CannotLoad
@@ -56,7 +56,7 @@ ENTRY_POINTS = "seed_rl.commands"
 """The entry-point group in which packages, the neighbours in `seed_rl.extras` among them, declare further commands."""
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
-    *(flags.Error, UsageError, ConfigError, JournalError),
+    *(flags.Error, UsageError, ConfigError),
     *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, CheckpointError, SecurityError),
 )
 

@@ -6,7 +6,7 @@ import sys
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import RunOption, UsageError, command
-from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, usable_run
+from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, usable_run
 from seed_rl.system.files import explained
 from seed_rl.system.signals import signals, stop_at_end_of_input
 
@@ -26,7 +26,7 @@ def play(values: flags.FlagValues) -> int:
     for path in values.output or ():
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output files must end in .mp4 or .gif, got {path}")
-    with signals() as stopped, usable_run(values, values.logdir, "play.mp4", "play.gif") as (logdir, paths):
+    with signals() as stopped, usable_run(values, place_of(values), "play.mp4", "play.gif") as (logdir, paths):
         stopped.raises = True
         if values.exit_with_parent:
             stop_at_end_of_input(stopped)

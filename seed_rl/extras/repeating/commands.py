@@ -13,11 +13,8 @@ from seed_rl.extras.repeating import bundle as bundles
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating import replay as replays
 from seed_rl.extras.repeating.difference import difference
-from seed_rl.extras.repeating.file import JournalError
 from seed_rl.extras.repeating.recording import make_repeatable
-from seed_rl.extras.repeating.segments import Differs
 from seed_rl.foreign import printable, shortened
-from seed_rl.inference.order import OrderFailed
 from seed_rl.reporting.text import duration
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import Run
@@ -27,7 +24,7 @@ from seed_rl.system.files import explained
 from seed_rl.system.object_store import is_url
 from seed_rl.weights.checkpoints import CheckpointError
 
-_FAILURES = (JournalError, Differs, OrderFailed, ActorFailed, CheckpointError)
+_FAILURES = (ActorFailed, CheckpointError)
 _UNTIL = flags.integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)
 
 

@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
+from seed_rl.errors import Failure
 from seed_rl.foreign import shortened
 from seed_rl.system.files import explained
 from seed_rl.system.object_store import local_file
@@ -39,7 +40,7 @@ _USUAL_BYTES = 2**23  # of memory for a chunk, more than usual
 _WINDOW = 2**16  # bytes read at a time
 
 
-class JournalError(Exception):
+class JournalError(Failure):
     """A journal that can't be used; the message names it and the reason."""
 
 

@@ -8,7 +8,8 @@ from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.extras.repeating import file
 from seed_rl.extras.repeating.file import JournalError
 from seed_rl.extras.repeating.recorded import Recorded
-from seed_rl.inference.order import FREE, Order, Synchronous
+from seed_rl.extras.repeating.synchronous import Synchronous
+from seed_rl.inference.order import FREE, Order
 from seed_rl.runs.run import Run
 from seed_rl.settings import without_places
 from seed_rl.system.files import explained

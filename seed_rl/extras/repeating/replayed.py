@@ -9,9 +9,10 @@ from typing import Any
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.extras.repeating.recorded import digest_of
 from seed_rl.extras.repeating.segments import Differs, Segment, different
+from seed_rl.extras.repeating.synchronous import OrderedBatcher, OrderFailed
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
-from seed_rl.inference.order import Order, OrderedBatcher, OrderFailed
+from seed_rl.inference.order import Order
 from seed_rl.specs import GroupLease
 from seed_rl.transport.protocol import Refusal, Refused
 

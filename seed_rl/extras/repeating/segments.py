@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.errors import Failure
 from seed_rl.extras.repeating.file import JournalError, Lines
 from seed_rl.foreign import json_object, shortened
 from seed_rl.specs import GroupLease
@@ -25,7 +26,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16} (?:[0-9a-f]{4})+")
 _MOST_LETTERS = 100  # of a variable's name in a message
 
 
-class Differs(Exception):
+class Differs(Failure):
     """A replay that came out differently; the message names the first difference."""
 
 

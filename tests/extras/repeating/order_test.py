@@ -17,7 +17,7 @@ from seed_rl.extras.repeating.file import JournalError
 from seed_rl.extras.repeating.recorded import Recorded
 from seed_rl.extras.repeating.replayed import Replayed
 from seed_rl.extras.repeating.segments import Differs
-from seed_rl.inference.order import OrderFailed, Synchronous
+from seed_rl.extras.repeating.synchronous import OrderFailed, Synchronous
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused

@@ -14,8 +14,9 @@ from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.cli.main import main
 from seed_rl.envs.gym import Gym
 from seed_rl.evaluation.episodes import play
-from seed_rl.evaluation.export import ABOUT, WEIGHTS, export, new_directory
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
+from seed_rl.extras.sharing.export import WEIGHTS, export, new_directory
+from seed_rl.extras.sharing.published import ABOUT
 from tests.support.full_disk import largest_file
 
 

@@ -16,15 +16,16 @@ import numpy as np
 from seed_rl import __version__
 from seed_rl.envs.base import CannotBuild
 from seed_rl.evaluation import episodes
-from seed_rl.evaluation.export import ABOUT, new_directory
 from seed_rl.evaluation.film import Limits, film_run
 from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
+from seed_rl.extras.sharing import published as weights
+from seed_rl.extras.sharing.export import new_directory
+from seed_rl.extras.sharing.published import ABOUT, WEIGHTS
 from seed_rl.foreign import printable, read_json_object, shortened
 from seed_rl.settings import without_places
 from seed_rl.system.files import explained
 from seed_rl.weights import checkpoints
-from seed_rl.weights.checkpoints import WEIGHTS
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         save_config(experiment, new)  # with the places that the environments need here
         variables = checkpoints.variables_for(policy.agent)
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
-        checkpoints.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
+        weights.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
         digest = hashlib.sha256(pathlib.Path(new, WEIGHTS).read_bytes()).hexdigest()
         how["episodes"] = max(how.get("episodes", 100), 2 * env.players)  # a standard error needs two games
         score = episodes.evaluate_run(new, **how)

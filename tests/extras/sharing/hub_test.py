@@ -10,7 +10,7 @@ import yaml
 
 from seed_rl.cli.main import main
 from seed_rl.evaluation.policy import load_policy
-from seed_rl.studies import hub
+from seed_rl.extras.sharing import hub
 from seed_rl.types import EnvOutput
 from tests.evaluation import conftest as evaluation
 
