@@ -1,19 +1,29 @@
 """Runs that are recorded in a journal, or whose acting and learning alternate: both can be reproduced bit for bit."""
 
+import contextlib
 import functools
+import json
+import logging
 import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.extras.repeating import file
-from seed_rl.extras.repeating.file import JournalError
-from seed_rl.extras.repeating.recorded import Recorded
-from seed_rl.extras.repeating.synchronous import Synchronous
+from seed_rl.extras.repeating.file import JournalError, Writer
+from seed_rl.extras.repeating.prescribed import Synchronous
+from seed_rl.extras.repeating.segments import digest
+from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.order import FREE, Order
 from seed_rl.runs.run import Run
 from seed_rl.settings import without_places
-from seed_rl.system.files import explained
+from seed_rl.specs import GroupLease, Lease
+from seed_rl.system.files import explained, reason
 from seed_rl.system.machine import instructions, processor, uses_onednn, versions
+
+_log = logging.getLogger(__name__)
 
 _ENVIRONMENT = (
     *("XLA_FLAGS", "TF_XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "NVIDIA_TF32_OVERRIDE"),
@@ -29,19 +39,15 @@ def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
       ConfigError: it can't be repeated.
     """
     if run.hosts.count > 1:
-        what = f"a run of {run.hosts.count} learner hosts can't be recorded or synchronous"
-        raise ConfigError(f"{what}, only one of a single host")
+        hosts = f"a run of {run.hosts.count} learner hosts"
+        raise ConfigError(f"{hosts} can't be recorded or synchronous, only one of a single host")
     if not run.experiment.env.repeatable:
         raise ConfigError(f"{run.experiment.env.title} does not repeat an episode for the same seed and actions")
     run.order = functools.partial(repeatable, record=record, synchronous=synchronous)
 
 
 def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Order:
-    """Make the computations of this process repeatable, and return the order of a run, which may `record` it.
-
-    Raises:
-      ConfigError: the journal can't be continued, or TensorFlow has been used before.
-    """
+    """Return the order of a run whose computations in this process are `deterministic`, or raise a ConfigError."""
     machine = deterministic(len(os.sched_getaffinity(0)))  # cores of this process
     order = Synchronous() if synchronous else FREE
     if not record:
@@ -50,8 +56,7 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
     start = {"settings": settings, "versions": versions(), "machine": machine}
     with explained(ConfigError, "the journal can't be continued", JournalError, OSError):
         journal = file.Writer(os.path.join(logdir, file.NAME))
-    logs = experiment.logs
-    return Recorded(journal, start, logs.digest_updates, logs.keep_every_frames, order)
+    return Recorded(journal, start, experiment.logs, order)
 
 
 def deterministic(threads: int) -> dict[str, Any]:
@@ -74,14 +79,94 @@ def deterministic(threads: int) -> dict[str, Any]:
             config.set_inter_op_parallelism_threads(threads)
     tf.config.experimental.enable_op_determinism()
     accelerators = [tf.config.experimental.get_device_details(device) for device in devices.accelerators()]
-    names = [str(details.get("device_name", "TPU")) for details in accelerators]
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
     return {
         "processor": processor(),
         "instructions": instructions(),
         "onednn": uses_onednn(),
         "dtype": devices.native_dtype()[0],  # what `auto` stands for
         "threads": threads,
-        "accelerators": names,
-        "environment": environment,
+        "accelerators": [str(details.get("device_name", "TPU")) for details in accelerators],
+        "environment": {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)},
     }
+
+
+class Recorded(Order):
+    """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
+
+    def __init__(self, journal: Writer, start: Mapping[str, Any], logs: Logs, order: Order = FREE):
+        """Record an `order` in a journal, beginning with the `start` of a process, JSON values.
+
+        Logs say how often there are digests, and of how many frames the parts of the run are.
+        """
+        self.whole_weights = order is FREE
+        self._journal: Writer | None = journal
+        self._start, self._order = start, order
+        self._every, self._part_frames, self._begin = logs.digest_updates, logs.keep_every_frames, 0
+        self._numbers: dict[int, int] = {}  # of groups, by their seed, which no other group has
+        self._turns: dict[int, threading.Lock] = {}  # by device
+
+    def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
+        self._begin = frames
+        start = {**self._start, "updates": updates, "frames": frames, "variables": [*variables]}
+        self._write("run", _text(start))
+        self._digest(updates, variables)
+
+    def joined(self, lease: Lease) -> None:
+        for group in lease.groups:
+            self._numbers[group.seed] = len(self._numbers)
+        self._write("join", _text([[group.env_ids, group.seed] for group in lease.groups]))
+
+    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+        self._turns[device] = threading.Lock()
+        return self._order.batcher(device, max_batch_size, max_wait, num_envs)
+
+    @contextlib.contextmanager
+    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+        with self._order.acting(device, groups, queue), self._turns[device]:
+            self._write("act", device, *(self._numbers[group.seed] for group in groups))
+            yield
+
+    @contextlib.contextmanager
+    def refreshing(self) -> Iterator[None]:
+        with self._order.refreshing(), contextlib.ExitStack() as turns:
+            for turn in self._turns.values():
+                turns.enter_context(turn)
+            self._write("weights")
+            yield
+
+    def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
+        if updates % self._every == 0:
+            self._digest(updates, variables)
+
+    def saving(self, updates: int, variables: Mapping[str, Any]) -> None:
+        if updates % self._every:
+            self._digest(updates, variables)
+        self._tolerant(Writer.flush)
+
+    def ended(self, updates: int, frames: int) -> bool:
+        self.goes_on = self._part_frames > 0 and frames // self._part_frames > self._begin // self._part_frames
+        return self.goes_on
+
+    def close(self) -> None:
+        """End the journal."""
+        self._order.close()
+        self._tolerant(Writer.close)
+        self._journal = None
+
+    def _digest(self, updates: int, variables: Mapping[str, Any]) -> None:
+        self._write("digest", updates, digest(variable.numpy() for variable in variables.values()))
+
+    def _write(self, *words: object) -> None:
+        self._tolerant(Writer.write, " ".join(map(str, words)))
+
+    def _tolerant(self, act: Callable[..., None], *arguments: str) -> None:
+        try:
+            if (journal := self._journal) is not None:
+                act(journal, *arguments)
+        except OSError as error:
+            self._journal = None
+            _log.error("the journal ends here, because it can't be written (%s); training continues", reason(error))
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
