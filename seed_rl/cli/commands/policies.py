@@ -8,7 +8,6 @@ from typing import Any
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, check_outputs, policy_options
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.object_store import is_url
 from seed_rl.weights import checkpoints
 from seed_rl.weights.policy_sources import opened
 
@@ -76,10 +75,9 @@ def usable_run(
     given = [given] if isinstance(given, str) else given
     if given:
         check_outputs(given, values.overwrite, directories)
-    with opened(place) as logdir:
-        if not is_url(logdir):
-            checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
-        own = logdir if logdir == place and not is_url(place) else ""
+    with opened(place, values.checkpoint) as logdir:
+        checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
+        own = logdir if logdir == place else ""
         outputs = given or [os.path.join(own, name) for name in names]
         check_outputs(outputs, directories=directories)
         load_tensorflow()

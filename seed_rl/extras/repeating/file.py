@@ -28,7 +28,6 @@ from typing import IO
 from seed_rl.errors import Failure
 from seed_rl.foreign import shortened
 from seed_rl.system.files import explained
-from seed_rl.system.object_store import local_file
 
 NAME = "journal.gz"
 """Name of the file in a log directory."""
@@ -102,8 +101,7 @@ class Lines:
         left, line = _MOST_BYTES, ""
         with (
             explained(JournalError, f"there is no journal {self.path}, as `--record` writes it"),
-            local_file(self.path) as local,
-            open(local, "rb") as file,
+            open(self.path, "rb") as file,
         ):
             for _, _, text in _chunks(file, self.path):
                 left -= _memory(text)

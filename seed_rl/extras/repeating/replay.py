@@ -165,8 +165,8 @@ def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -
 def _experiment(segment: Segment, init_from: str) -> Experiment:
     """Rebuild the experiment of a segment, which reports to nobody and saves only at its end."""
     experiment = rebuilt({**segment.start["settings"], "init_from": init_from}, "the journal")
-    quiet: Any = {"wandb_project": "", "film_interval_min": 0.0, "keep_every_frames": 0, "checkpoint_interval_s": 1e9}
-    return dataclasses.replace(experiment, logs=dataclasses.replace(experiment.logs, **quiet))
+    logs = dataclasses.replace(experiment.logs, wandb_project="", keep_every_frames=0, checkpoint_interval_s=1e9)
+    return dataclasses.replace(experiment, logs=logs)
 
 
 class _Actors(LocalActors):

@@ -26,7 +26,7 @@ def serve(values: flags.FlagValues, *places: str) -> int:
     security = flags.server_security(values, values.server_address)
     with signals() as stopped, usable_run(values, place) as (logdir, _):
         stopped.raises = True
-        from seed_rl.evaluation.serving import PolicyServer
+        from seed_rl.extras.serving.policy_server import PolicyServer
 
         server = PolicyServer(logdir, values.checkpoint, values.greedy, values.seed, values.max_envs)
         with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:

@@ -1,22 +1,24 @@
 """Publishes a policy as a folder that the Hugging Face Hub shows as a model card, and that acts as a log directory."""
 
+import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 import logging
 import os
 import pathlib
 import re
 import statistics
+import sys
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from seed_rl import __version__
-from seed_rl.envs.base import CannotBuild
+from seed_rl.cli.main import carry_out, commands
 from seed_rl.evaluation import episodes
-from seed_rl.evaluation.film import Limits, film_run
 from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
 from seed_rl.extras.sharing import published as weights
@@ -24,6 +26,7 @@ from seed_rl.extras.sharing.export import new_directory
 from seed_rl.extras.sharing.published import ABOUT, WEIGHTS
 from seed_rl.foreign import printable, read_json_object, shortened
 from seed_rl.settings import without_places
+from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explained
 from seed_rl.weights import checkpoints
 
@@ -32,7 +35,7 @@ _log = logging.getLogger(__name__)
 DEVIATIONS = 1.96  # standard errors on each side of a mean in its 95 % interval
 _MOST_LETTERS = 200  # of a setting on the card
 _MARKUP = r"\\`*<>|&\[\]"  # for a regular expression
-_FILM_STEPS, _FILM_BYTES = 400, 1_500_000  # at least, in whole episodes; at most
+FILM_STEPS, _FILM_MB = 400, 1.5  # at least, in whole episodes; at most
 _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
 
@@ -47,7 +50,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         directory holds.
 
     Raises:
-      NoPolicy, CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
+      NoPolicy, CannotBuild, EnvironmentFailed: see `evaluate_run`.
       OSError: the directory can't be written, or it exists and isn't an export.
     """
     version = version or _earlier_version(os.path.join(logdir, ABOUT))
@@ -62,11 +65,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         digest = hashlib.sha256(pathlib.Path(new, WEIGHTS).read_bytes()).hexdigest()
         how["episodes"] = max(how.get("episodes", 100), 2 * env.players)  # a standard error needs two games
         score = episodes.evaluate_run(new, **how)
-        wanted, limits = max(1, round(_FILM_STEPS / score.mean_length)), Limits(size=_FILM_BYTES)
-        try:
-            film_run(new, f"{new}/replay.mp4", episodes=wanted, greedy=score.greedy, seed=score.seed, limits=limits)
-        except CannotBuild as error:
-            _log.warning("there is no film: %s", error)
+        _film(new, score)
         save_config(published, new)
         about: dict[str, Any] = {
             "seed_rl": version,
@@ -91,6 +90,21 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         )
         pathlib.Path(new, ABOUT).write_text(f"{json.dumps(about, indent=1)}\n", encoding="utf-8")
         pathlib.Path(new, "README.md").write_text(card, encoding="utf-8")
+
+
+def _film(directory: str, score: episodes.Evaluation) -> None:
+    """Film the policy in a directory by the command that does it, if there is one."""
+    if (play := commands().get("play")) is None:
+        return
+    wanted = max(1, round(FILM_STEPS / score.mean_length))
+    flags = [f"--logdir={directory}", f"--output={directory}/replay.mp4", f"--episodes={wanted}"]
+    flags += [f"--greedy={score.greedy}", f"--seed={score.seed}", f"--max_mb={_FILM_MB}"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = carry_out("play", play.load(), flags)
+    if code in (FAILURE, USAGE_ERROR):
+        _log.warning("there is no film")
+    elif code:
+        sys.exit(code)
 
 
 def _earlier_version(path: str) -> str:

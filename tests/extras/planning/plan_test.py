@@ -117,7 +117,7 @@ def test_actors_keep_all_cores_stepping(catch):
 
 
 def test_rates_that_are_not_given_are_measured_here(monkeypatch):
-    monkeypatch.setattr(measuring, "_SECONDS", 0.0)  # a single call each
+    monkeypatch.setattr(measuring, "SECONDS", 0.0)  # a single call each
     experiment, agent = load("catch/r2d2")
     before = [variable.numpy() for variable in agent.trainable_variables]
     rates, sources = find_rates(experiment, agent, {"learner_cores": 3, "server_us": 30.0, "host_us": None})
