@@ -84,8 +84,8 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
                     raise Differs(f"{POLICY} in {path} is not the policy at the end of the run: {name} differs")
 
 
-def opened(place: str) -> contextlib.AbstractContextManager[str] | None:
-    """Open a bundle as a log directory, as a `PolicySource` does.
+def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:
+    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does.
 
     Raises:
       CheckpointError, in the context: it is a file but no bundle, or a damaged one.

@@ -31,9 +31,10 @@ from seed_rl.system.files import explained
 
 NAME = "journal.gz"
 """Name of the file in a log directory."""
+MOST_BYTES = 2**28
+"""Memory for what all lines say, bytes."""
 _CHUNK_SECONDS = 10.0
 _CHUNK_LINES = 4096
-_MOST_BYTES = 2**28  # of memory for what all lines say
 _MOST_TEXT = 2**24  # bytes of a chunk's text
 _WINDOW = 2**16  # bytes read at a time
 
@@ -50,7 +51,7 @@ class Writer:
         self._lock = threading.RLock()
         self._lines: list[str] = []
         self._due = time.monotonic() + _CHUNK_SECONDS
-        self._count, self._link, self._left, end = 0, "", _MOST_BYTES, 0
+        self._count, self._link, self._left, end = 0, "", MOST_BYTES, 0
         if os.path.exists(path):
             with open(path, "rb") as file:
                 for complete, self._link, text in _chunks(file, path):
@@ -98,7 +99,7 @@ class Lines:
     path: str
 
     def __iter__(self) -> Iterator[str]:
-        left, line = _MOST_BYTES, ""
+        left, line = MOST_BYTES, ""
         with (
             explained(JournalError, f"there is no journal {self.path}, as `--record` writes it"),
             open(self.path, "rb") as file,
@@ -106,7 +107,7 @@ class Lines:
             for _, _, text in _chunks(file, self.path):
                 left -= _memory(text)
                 if left <= 0:
-                    raise JournalError(f"{self.path} needs more than {_MOST_BYTES:,} bytes of memory")
+                    raise JournalError(f"{self.path} needs more than {MOST_BYTES:,} bytes of memory")
                 for line in itertools.islice(io.StringIO(text), 1, None):
                     yield line.removesuffix("\n")
         if not line:
