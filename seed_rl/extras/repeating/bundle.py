@@ -26,12 +26,10 @@ from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 
-MANIFEST = "manifest.json"
-"""Name of the file in a bundle with the SHA-256 of all others."""
-POLICY = "policy.npz"
-"""Name of the file in a bundle with the final weights of the agent."""
+_MANIFEST = "manifest.json"  # SHA-256 of all other files
+_POLICY = "policy.npz"  # final weights of the agent
 _CONFIG = (SAVED, "config.gin")
-_FILES = {file.NAME, *_CONFIG, "metrics.jsonl", POLICY, "requirements.txt"}
+_FILES = {file.NAME, *_CONFIG, "metrics.jsonl", _POLICY, "requirements.txt"}
 _PART = re.compile(r"frames-\d{12}\.npz")  # older bundles have the checkpoints between parts of a run
 _MOST_BYTES = 2**30  # of one file in a bundle
 _PIECE_BYTES = 2**20
@@ -40,21 +38,19 @@ _PIECE_BYTES = 2**20
 def write_bundle(logdir: str, output: str) -> int:
     """Write the bundle of a recorded run whose learner has ended, and return its size in bytes.
 
-    Raises:
-      JournalError: there is no journal, or it doesn't reach the newest checkpoint.
-      CheckpointError, OSError: a file is missing or can't be written.
+    Raise a JournalError, CheckpointError or OSError if a file is missing, incomplete or can't be written.
     """
     path, arrays, state = checkpoints.chosen(logdir, None)
     _complete(logdir, path)
     with tempfile.TemporaryDirectory() as directory:
-        checkpoints.write(os.path.join(directory, POLICY), checkpoints.weights_in(arrays), state)
+        checkpoints.write(os.path.join(directory, _POLICY), checkpoints.weights_in(arrays), state)
         save_config(without_places(load_saved(logdir)), directory)
-        places = {POLICY: directory, **dict.fromkeys(_CONFIG, directory), file.NAME: logdir, "metrics.jsonl": logdir}
+        places = {_POLICY: directory, **dict.fromkeys(_CONFIG, directory), file.NAME: logdir, "metrics.jsonl": logdir}
         contents = {name: pathlib.Path(place, name).read_bytes() for name, place in places.items()}
     installed = {f"{each.name}=={each.version}\n" for each in metadata.distributions()}
     contents["requirements.txt"] = "".join(sorted(installed)).encode()
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
-    contents[MANIFEST] = json.dumps(hashes, indent=2).encode()
+    contents[_MANIFEST] = json.dumps(hashes, indent=2).encode()
     with complete_or_absent(output) as whole, tarfile.open(fileobj=whole, mode="w") as archive:
         for name, data in contents.items():
             entry = tarfile.TarInfo(name)
@@ -69,27 +65,23 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
     For the arguments, what is yielded and what is raised see `replay`.
     """
     with _unpacked(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
-        saved, end = load_saved(logdir), _complete(logdir, os.path.join(logdir, POLICY))
+        saved, end = load_saved(logdir), _complete(logdir, os.path.join(logdir, _POLICY))
         for segment in segments.load(os.path.join(logdir, file.NAME)):
             if changed := differences(saved, segment.start["settings"]):
                 what = enumerated(changed)
                 raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {what}")
-        policy = checkpoints.load(os.path.join(logdir, POLICY))[0]
+        policy = checkpoints.load(os.path.join(logdir, _POLICY))[0]
         for progress in replay(logdir, temporary, until=until):
             yield progress
         if progress.updates == end:
             found = checkpoints.weights_in(checkpoints.chosen(temporary, None)[1])
             for name in {*policy, *found}:
                 if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
-                    raise Differs(f"{POLICY} in {path} is not the policy at the end of the run: {name} differs")
+                    raise Differs(f"{_POLICY} in {path} is not the policy at the end of the run: {name} differs")
 
 
 def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:
-    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does.
-
-    Raises:
-      CheckpointError, in the context: it is a file but no bundle, or a damaged one.
-    """
+    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does; None if it is no file."""
     return _as_log_directory(place) if os.path.isfile(place) else None
 
 
@@ -97,7 +89,7 @@ def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractCont
 def _as_log_directory(path: str) -> Iterator[str]:
     with explained(CheckpointError, "there is no policy", JournalError), _unpacked(path) as logdir:
         os.mkdir(directory := os.path.join(logdir, "checkpoints"))
-        policy = os.path.join(logdir, POLICY)
+        policy = os.path.join(logdir, _POLICY)
         os.rename(policy, os.path.join(directory, f"checkpoint-{updates_behind(policy):012d}.npz"))
         yield logdir
 
@@ -137,7 +129,7 @@ def _unpack(path: str, logdir: str) -> None:
         left = os.path.getsize(path)
         while (header := archive.read(tarfile.BLOCKSIZE)).strip(b"\0"):
             entry = tarfile.TarInfo.frombuf(header, "ascii", "backslashreplace")
-            known = entry.name in (*_FILES, MANIFEST) or _PART.fullmatch(entry.name)
+            known = entry.name in (*_FILES, _MANIFEST) or _PART.fullmatch(entry.name)
             left -= tarfile.BLOCKSIZE + entry.size
             odd = entry.type != tarfile.REGTYPE or entry.name in hashes or not 0 <= entry.size <= _MOST_BYTES
             if not known or odd or left < 0:
@@ -148,9 +140,9 @@ def _unpack(path: str, logdir: str) -> None:
                 content.seek(0)
                 hashes[entry.name] = hashlib.file_digest(content, "sha256").hexdigest()
             archive.seek(-entry.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
-        if not hashes.pop(MANIFEST, ""):
-            raise JournalError(f"{MANIFEST} in {path} is missing")
-        manifest = read_json_object(os.path.join(logdir, MANIFEST))
+        if not hashes.pop(_MANIFEST, ""):
+            raise JournalError(f"{_MANIFEST} in {path} is missing")
+        manifest = read_json_object(os.path.join(logdir, _MANIFEST))
     for name in sorted(_FILES | set(hashes) | set(manifest)):
         if name not in hashes or manifest.get(name) != hashes[name]:
             raise JournalError(f"{name[:100]} in {path} is {'missing' if name not in hashes else 'changed'}")

@@ -11,7 +11,6 @@ kill at any byte leaves all complete chunks usable.
     digest 40 9f1c... 03e2...  digests of all variables after 40 updates, together and each
 """
 
-import dataclasses
 import errno
 import gzip
 import hashlib
@@ -89,29 +88,21 @@ class Writer:
         self._file.close()
 
 
-@dataclasses.dataclass(frozen=True)
-class Lines:
-    """The lines of a journal's complete chunks; each iteration reads the file anew, and holds one chunk in memory.
+def read(path: str) -> Iterator[str]:
+    """Yield the lines of a journal's complete chunks, of which one is held in memory.
 
-    It raises a JournalError if a chunk is damaged or missing, or what the lines say needs too much memory.
+    Raise a JournalError if there is none, one is damaged or missing, or what the lines say needs too much memory.
     """
-
-    path: str
-
-    def __iter__(self) -> Iterator[str]:
-        left, line = MOST_BYTES, ""
-        with (
-            explained(JournalError, f"there is no journal {self.path}, as `--record` writes it"),
-            open(self.path, "rb") as file,
-        ):
-            for _, _, text in _chunks(file, self.path):
-                left -= _memory(text)
-                if left <= 0:
-                    raise JournalError(f"{self.path} needs more than {MOST_BYTES:,} bytes of memory")
-                for line in itertools.islice(io.StringIO(text), 1, None):
-                    yield line.removesuffix("\n")
-        if not line:
-            raise JournalError(f"{self.path} has no complete chunk")
+    left, line = MOST_BYTES, ""
+    with explained(JournalError, f"there is no journal {path}, as `--record` writes it"), open(path, "rb") as file:
+        for _, _, text in _chunks(file, path):
+            left -= _memory(text)
+            if left <= 0:
+                raise JournalError(f"{path} needs more than {MOST_BYTES:,} bytes of memory")
+            for line in itertools.islice(io.StringIO(text), 1, None):
+                yield line.removesuffix("\n")
+    if not line:
+        raise JournalError(f"{path} has no complete chunk")
 
 
 def _memory(text: str) -> int:

@@ -30,11 +30,9 @@ class OrderedBatcher(Batcher):
     """A batcher whose batches have given members, however long these take to arrive."""
 
     def __init__(self, max_batch_size: int, members: Callable[[Sequence[GroupLease]], Sequence[GroupLease] | None]):
-        """
-        Args:
-          max_batch_size: environments per batch.
-          members: returns the groups of the next batch, given all open ones; None if it isn't known yet. Called again
-            after each request and each `wake`, until the batch is complete.
+        """Build batches of `members`: given all open groups it returns those of the next one, None if not known yet.
+
+        It is called again after each request and each `wake`, until the batch is complete.
         """
         super().__init__(max_batch_size, max_wait=0.0)
         self._members = members
@@ -58,11 +56,7 @@ class OrderedBatcher(Batcher):
             self._changed.notify()
 
     def get(self) -> list[Request] | None:
-        """See `Batcher.get`.
-
-        Raises:
-          OrderFailed: a member of the next batch has left, or the batch is too large.
-        """
+        """See `Batcher.get`; raise `OrderFailed` if a member of the next batch has left, or the batch is too large."""
         with self._changed:
             while not self._closed:
                 members = self._members(self._open)
@@ -115,11 +109,7 @@ class Replayed(Order):
     whole_weights = True
 
     def __init__(self, segment: Segment, until: int | None = None):
-        """
-        Args:
-          segment: part of a journal.
-          until: number of updates at which to end; None: at the segment's end.
-        """
+        """Prescribe a part of a journal to its end, or to `until`, a number of updates before it."""
         self._segment = segment
         self._end = segment.end if until is None or until > segment.end[0] else (until, None)
         self._changed = threading.Condition()

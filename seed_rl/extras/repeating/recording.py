@@ -28,8 +28,7 @@ _log = logging.getLogger(__name__)
 _ENVIRONMENT = (
     *("XLA_FLAGS", "TF_XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "NVIDIA_TF32_OVERRIDE"),
     *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
-)
-"""Environment variables with which TensorFlow computes differently."""
+)  # variables with which TensorFlow computes differently
 
 
 def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
@@ -62,21 +61,16 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
 def deterministic(threads: int) -> dict[str, Any]:
     """Make TensorFlow's computations repeatable for the rest of this process; return the machine that they depend on.
 
-    Both an operation and the operations at a time get this number of threads.
-
-    Raises:
-      ConfigError: TensorFlow has been used with another number of threads.
+    Raise a ConfigError if TensorFlow was used before with another number of threads, in and between operations.
     """
     import tensorflow as tf
 
     from seed_rl.system import devices
 
-    config = tf.config.threading
-    if (config.get_intra_op_parallelism_threads(), config.get_inter_op_parallelism_threads()) != (threads, threads):
-        what = f"TensorFlow was used before with another number of threads than {threads}"
-        with explained(ConfigError, what, RuntimeError):
-            config.set_intra_op_parallelism_threads(threads)
-            config.set_inter_op_parallelism_threads(threads)
+    what = f"TensorFlow was used before with another number of threads than {threads}"
+    with explained(ConfigError, what, RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
     tf.config.experimental.enable_op_determinism()
     accelerators = [tf.config.experimental.get_device_details(device) for device in devices.accelerators()]
     return {
@@ -94,10 +88,7 @@ class Recorded(Order):
     """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
 
     def __init__(self, journal: Writer, start: Mapping[str, Any], logs: Logs, order: Order = FREE):
-        """Record an `order` in a journal, beginning with the `start` of a process, JSON values.
-
-        Logs say how often there are digests, and of how many frames the parts of the run are.
-        """
+        """Record an `order`, after the `start` of the process as JSON values, with the digests and parts that logs want."""
         self.whole_weights = order is FREE
         self._journal: Writer | None = journal
         self._start, self._order = start, order
@@ -108,13 +99,13 @@ class Recorded(Order):
     def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
         self._begin = frames
         start = {**self._start, "updates": updates, "frames": frames, "variables": [*variables]}
-        self._write("run", _text(start))
+        self._write("run", json.dumps(start))
         self._digest(updates, variables)
 
     def joined(self, lease: Lease) -> None:
         for group in lease.groups:
             self._numbers[group.seed] = len(self._numbers)
-        self._write("join", _text([[group.env_ids, group.seed] for group in lease.groups]))
+        self._write("join", json.dumps([[group.env_ids, group.seed] for group in lease.groups]))
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
         self._turns[device] = threading.Lock()
@@ -166,7 +157,3 @@ class Recorded(Order):
         except OSError as error:
             self._journal = None
             _log.error("the journal ends here, because it can't be written (%s); training continues", reason(error))
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))

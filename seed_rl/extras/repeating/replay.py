@@ -45,10 +45,8 @@ class Progress(NamedTuple):
     begin: int  # numbers of updates: at its beginning, now, and at its end
     updates: int
     end: int
-    checked: int
-    """Digests that were compared and are equal."""
-    row: dict[str, float]
-    """The newest row of metrics."""
+    checked: int  # digests that were compared and are equal
+    row: dict[str, float]  # of metrics
 
 
 def replay(

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from seed_rl.errors import Failure
-from seed_rl.extras.repeating.file import JournalError, Lines
+from seed_rl.extras.repeating.file import JournalError, read
 from seed_rl.foreign import enumerated, json_object, shortened
 from seed_rl.specs import GroupLease
 
-WEIGHTS = ()
-"""Takes the place of a batch where acting gets new weights."""
+WEIGHTS = ()  # takes the place of a batch where acting gets new weights
 _MOST_DEVICES = 256
 _DIGEST = re.compile(r"[0-9a-f]{16} (?:[0-9a-f]{4})+")
 _MOST_LETTERS = 100  # of the name of a variable or a setting in a message
@@ -102,7 +101,7 @@ class Segment:
 def load(path: str) -> list[Segment]:
     """Read a journal, or raise a JournalError: it is missing, damaged or not understood."""
     segments: list[Segment] = []
-    for number, line in enumerate(Lines(path)):
+    for number, line in enumerate(read(path)):
         try:
             _add(segments, line)
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, RecursionError) as error:

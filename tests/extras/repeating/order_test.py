@@ -177,7 +177,7 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
 
 
 def test_the_first_difference_is_named(journal, tmp_path):
-    lines = [*file.Lines(journal)]
+    lines = [*file.read(journal)]
 
     def difference(changed):
         path = tmp_path / "changed.gz"
@@ -189,7 +189,7 @@ def test_the_first_difference_is_named(journal, tmp_path):
         return segments.difference(segments.load(journal), segments.load(str(path)))
 
     assert difference(lines) == ""
-    changed = [line.replace('"batch_size":8', '"batch_size":9') for line in lines]
+    changed = [line.replace('"batch_size": 8', '"batch_size": 9') for line in lines]
     assert difference(changed) == "all of it is equal; settings batch_size is 8 and 9"
     digest = next(line for line in lines if line.startswith("digest 2"))
     assert difference([line for line in lines if line != digest]) == "", "of a checkpoint"
@@ -197,8 +197,8 @@ def test_the_first_difference_is_named(journal, tmp_path):
         (digest, digest[:-4] + "0000", "after 2 updates, agent/kernel differs"),
         ("act 0 1 0", "act 0 0 1", r"after 2 updates, inference batches are of the groups (1, 0) and (0, 1)"),
         ("act 0 1 0", "weights", r"after 2 updates, inference batches are of the groups (1, 0) and 'new weights'"),
-        ("[[0,1],7]", "[[0,1],8]", "after 0 updates, the environments of actor 0 differ"),
-        ('"frames":100', '"frames":99', "after 1 updates, learners start at updates and frames (1, 100) and (1, 99)"),
+        ("[[0, 1], 7]", "[[0, 1], 8]", "after 0 updates, the environments of actor 0 differ"),
+        ('"frames": 100', '"frames": 99', "after 1 updates, learners start at updates and frames (1, 100) and (1, 99)"),
     ):
         changed = "\n".join(lines).replace(old, new, 1)
         assert changed != "\n".join(lines)
@@ -209,15 +209,15 @@ def test_the_first_difference_is_named(journal, tmp_path):
 
 
 def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
-    lines = [*file.Lines(journal)]
+    lines = [*file.read(journal)]
     edits = (
-        ('"numpy":"', '"numpy":"0', "can't be replayed here: 'numpy' was '0"),
-        (f'"processor":"{processor()}', '"processor":"Abacus', "'processor' was 'Abacus.*', here it is '"),
+        ('"numpy": "', '"numpy": "0', "can't be replayed here: 'numpy' was '0"),
+        (f'"processor": "{processor()}', '"processor": "Abacus', "'processor' was 'Abacus.*', here it is '"),
         ("digest 1 ", "digest 2 ", "has a gap: its run continued to update 1 unrecorded"),
-        ('"updates":0', '"updates":5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
+        ('"updates": 0', '"updates": 5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
         ("act 0 1", "act zero", "line 7 of .* is not understood: ValueError"),
         ("act 0 1", "act 0 2", "line 7 of .* is not understood: IndexError"),
-        ('"threads":2', '"threads":1e9', "line 0 of .* is not understood: ValueError"),
+        ('"threads": 2', '"threads": 1e9', "line 0 of .* is not understood: ValueError"),
         ('"variables"', '"variable"', "line 0 of .* is not understood: KeyError"),
     )
     for number, (old, new, sentence) in enumerate(edits):
