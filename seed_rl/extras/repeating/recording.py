@@ -88,7 +88,7 @@ class Recorded(Order):
     """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
 
     def __init__(self, journal: Writer, start: Mapping[str, Any], logs: Logs, order: Order = FREE):
-        """Record an `order`, after the `start` of the process as JSON values, with the digests and parts that logs want."""
+        """Record an `order` after the `start` of a process, JSON values, with the digests and parts that logs want."""
         self.whole_weights = order is FREE
         self._journal: Writer | None = journal
         self._start, self._order = start, order

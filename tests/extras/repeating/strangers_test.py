@@ -194,7 +194,7 @@ JOURNALS = {
     ),
     "a device without number": (packed([start(), "join [[[0],1]]", "act 99999 0"]), "a device below 256"),
     "an empty digest": (packed([start(), "digest 20 "]), "expected digests, got ''"),
-    "names that are none": (packed([start(variables=[1, 2]), *LINES]), "expected names of variables"),
+    "names that are none": (packed([start(variables=[1, 2]), *LINES]), "names of variables and a processor, got 1"),
     "weights from elsewhere": (
         packed([start(settings={"init_from": "s3://mine/run"}), *LINES]),
         "'s3://mine/run': give them as --init_from",
