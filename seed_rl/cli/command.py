@@ -64,11 +64,6 @@ POLICY_OPTIONS = "seed_rl.policy_options"
 """The entry-point group in which packages declare each `PolicyOption`."""
 
 
-def policy_options() -> list[PolicyOption]:
-    """Return the options of all neighbours that are there."""
-    return [entry.load() for entry in declared(POLICY_OPTIONS)]
-
-
 def command(
     example: str, *flags: Flag, arguments: str = "", failures: tuple[type[Exception], ...] = ()
 ) -> Callable[[Callable[..., int]], Command]:

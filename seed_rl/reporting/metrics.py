@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from seed_rl.foreign import json_object, number
+from seed_rl.foreign import json_object, number, open_file
 from seed_rl.reporting.sink import Sink
 from seed_rl.reporting.text import counted
 from seed_rl.system.files import StrPath, complete_or_absent
@@ -126,7 +126,7 @@ def read(logdir: StrPath) -> list[dict[str, float]]:
       FileNotFoundError: the run has no rows.
     """
     place = os.path.join(logdir, FILE)
-    with open(place, "rb") as file:
+    with open_file(place) as file:
         lines = [row for _, row in _lines(file)]
     rows = [row for row in lines if row is not None]
     if len(rows) < len(lines):

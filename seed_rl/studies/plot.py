@@ -52,7 +52,7 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
 
     Args:
       places: log directories, directories that contain some, or CSV files with columns named after metrics; files named
-        `...seed=N...` are seeds of one configuration. From object stores, only metrics and configurations are fetched.
+        `...seed=N...` are seeds of one configuration.
       outputs: files to write; the extension sets the format.
       x_axis: `frames` or `hours`.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.foreign import json_object, number, shortened
+from seed_rl.foreign import json_object, number, open_file, shortened
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, explained, files_in
@@ -141,7 +141,7 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     with (
         explained(CheckpointError, f"{path} is damaged", BadArchive),
         explained(CheckpointError, f"{path} can't be read"),
-        open(path, "rb") as file,
+        open_file(path) as file,
     ):
         if (size := os.path.getsize(path)) > free_host_memory():
             raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import UsageError, check_outputs, policy_options
+from seed_rl.cli.command import POLICY_OPTIONS, PolicyOption, UsageError, check_outputs
+from seed_rl.system.entry_points import declared
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints
 from seed_rl.weights.policy_sources import opened
 
-OPTIONS = policy_options()
+OPTIONS: list[PolicyOption] = [entry.load() for entry in declared(POLICY_OPTIONS)]
 POLICY = (
     flags.string("logdir", None, "Log directory of the run, or its bundle."),
     *(flags.string(option.name, None, option.text) for option in OPTIONS),
@@ -20,7 +21,7 @@ POLICY = (
     ),
     flags.IMPORT_MODULE,
 )
-HERE = "in the log directory, or the working directory if the policy is elsewhere, as in a bundle or bucket"
+HERE = "in the log directory, or the working directory if the policy is elsewhere, as in a bundle"
 CHOOSING = (
     flags.boolean("greedy", False, "Always take the greedy action."),
     flags.integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),

@@ -20,7 +20,7 @@ from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating.file import JournalError
 from seed_rl.extras.repeating.replay import Progress, replay, updates_behind
 from seed_rl.extras.repeating.segments import Differs
-from seed_rl.foreign import enumerated, read_json_object, shortened
+from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
 from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.weights import checkpoints
@@ -124,7 +124,7 @@ def _unpack(path: str, logdir: str) -> None:
     hashes: dict[str, str] = {}
     with (
         explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, ValueError),
-        open(path, "rb") as archive,
+        open_file(path) as archive,
     ):
         left = os.path.getsize(path)
         while (header := archive.read(tarfile.BLOCKSIZE)).strip(b"\0"):

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from seed_rl.errors import Failure
-from seed_rl.foreign import shortened
+from seed_rl.foreign import open_file, shortened
 from seed_rl.system.files import explained
 
 NAME = "journal.gz"
@@ -94,7 +94,7 @@ def read(path: str) -> Iterator[str]:
     Raise a JournalError if there is none, one is damaged or missing, or what the lines say needs too much memory.
     """
     left, line = MOST_BYTES, ""
-    with explained(JournalError, f"there is no journal {path}, as `--record` writes it"), open(path, "rb") as file:
+    with explained(JournalError, f"there is no journal {path}, as `--record` writes it"), open_file(path) as file:
         for _, _, text in _chunks(file, path):
             left -= _memory(text)
             if left <= 0:

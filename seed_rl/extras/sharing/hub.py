@@ -24,10 +24,9 @@ from seed_rl.experiment.config_files import save_config
 from seed_rl.extras.sharing import published as weights
 from seed_rl.extras.sharing.export import new_directory
 from seed_rl.extras.sharing.published import ABOUT, WEIGHTS
-from seed_rl.foreign import printable, read_json_object, shortened
+from seed_rl.foreign import printable
 from seed_rl.settings import without_places
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
-from seed_rl.system.files import explained
 from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
@@ -39,21 +38,23 @@ FILM_STEPS, _FILM_MB = 400, 1.5  # at least, in whole episodes; at most
 _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
 
-def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = "", **how: Any) -> None:
+def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = __version__, **how: Any) -> None:
     """Write weights, configuration, score, film and model card of a policy; kernels are stored in float16.
 
     Args:
       logdir, checkpoint: see `load_policy`.
       directory: output directory, named as the model; created atomically, and replaces an earlier export.
-      version: version of seed_rl that trained the policy; "": as an earlier export in `logdir` says, else this one.
+      version: version of seed_rl that trained the policy.
       how: `episodes`, raised to those of two games, `greedy` and `seed` of `evaluate_run`, which plays what the
         directory holds.
 
     Raises:
-      NoPolicy, CannotBuild, EnvironmentFailed: see `evaluate_run`.
+      NoPolicy: the policy is published already; see also `evaluate_run`.
+      CannotBuild, EnvironmentFailed: see `evaluate_run`.
       OSError: the directory can't be written, or it exists and isn't an export.
     """
-    version = version or _earlier_version(os.path.join(logdir, ABOUT))
+    if os.path.isfile(os.path.join(logdir, ABOUT)):
+        raise NoPolicy(f"{logdir} is published already: copy the folder")
     experiment, policy = experiment_of(logdir), load_policy(logdir, checkpoint)
     published = without_places(experiment)
     env, options = published.env, published.env.describe().options
@@ -105,21 +106,6 @@ def _film(directory: str, score: episodes.Evaluation) -> None:
         _log.warning("there is no film")
     elif code:
         sys.exit(code)
-
-
-def _earlier_version(path: str) -> str:
-    """Return the version of seed_rl in the description of an earlier export, or this one's without any.
-
-    Raises:
-      NoPolicy: the description is damaged.
-    """
-    if not os.path.isfile(path):
-        return __version__
-    with explained(NoPolicy, f"{path} can't be used", OSError, ValueError):
-        version = read_json_object(path).get("seed_rl")
-        if not isinstance(version, str) or not re.fullmatch(r"[\w.+-]{1,64}", version, re.ASCII):
-            raise ValueError(f"expected a version as seed_rl, got {shortened(version)}")
-        return version
 
 
 def _plain(text: str, special: str) -> str:

@@ -155,13 +155,11 @@ def test_devices_beyond_the_given_number_are_refused(capsys):
 
 
 def test_the_command_prints_the_plan(capsys):
-    prices = ("--learner_price=2", "--actor_price=0.5")  # 3 an hour
-    assert main([*COMMAND, "--rtt_ms=4", "--machine_cores=4", *prices]) == 0
+    assert main([*COMMAND, "--rtt_ms=4", "--machine_cores=4"]) == 0
     out = capsys.readouterr().out
     for words in (
         "5,333 frames/s",
         "0.0156 hours  for the run's 300,000 frames",
-        "0.04688  in total, at the given prices of machines",
         "6 cores  to step environments; number of 4-core machines: 2",
         "2.81 Mbit/s",
         "0.454 Mbit/s",

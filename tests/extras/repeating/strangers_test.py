@@ -7,21 +7,23 @@ import json
 import os
 import re
 import tarfile
+import time
 
 import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
 from seed_rl.extras.repeating import bundle, file
+from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.system.machine import processor, versions
 from seed_rl.weights import checkpoints
 from tests.evaluation.conftest import save_run
-from tests.support.strangers import attacked
 
 UPDATES = 2
 SETTINGS = config_files.load(["catch/vtrace"], ["Actors.num_actors = 1"])
 DIGEST = "0123456789abcdef 0123"
 LINES = ("weights", "join [[[0],1],[[1],2]]", "act 0 0 1", "weights", "act 0 1 0", "weights", f"digest 2 {DIGEST}")
+MOST_MEMORY, MOST_SECONDS = 1 << 30, 10.0
 
 
 def start(**changes):
@@ -208,6 +210,32 @@ DIFFERENT = {
     "nested settings": {"settings": {"nested": json.loads('{"a":' * 900 + "1" + "}" * 900)}},
     "no names": {"variables": []},
 }
+
+
+def attacked(command, tmp_path, monkeypatch, capsys):
+    """What a command says, whose code, time and memory are as they should be, and which leaves nothing behind."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "file").write_text("precious")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.chdir(mine)
+    began = time.process_time()
+    with allocating_at_most(MOST_MEMORY):
+        code = main(command)
+    assert time.process_time() - began < MOST_SECONDS, "of the processor, whatever else it does"
+    said = capsys.readouterr()
+    assert code in (1, 2), said
+    assert said.out == ""
+    assert all(map(str.isprintable, said.err.replace("\n", "")))
+    assert len(said.err) < 3000
+    assert "Traceback" not in said.err
+    assert os.listdir(mine) == ["file"]
+    assert (mine / "file").read_text() == "precious"
+    assert os.listdir(temporary) == []
+    assert str(temporary) not in said.err
+    return said.err
 
 
 @pytest.mark.parametrize(("attack", "sentence"), BUNDLES.values(), ids=BUNDLES)

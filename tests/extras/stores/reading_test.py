@@ -7,45 +7,55 @@ import pathlib
 import shutil
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
-from seed_rl.api import ConfigError, NoPolicy, load_policy
+from seed_rl.api import ConfigError, NoPolicy, load_policy, open_run
 from seed_rl.cli.main import main
 from seed_rl.studies.recorded import runs_with_returns
 from seed_rl.weights.warm_start import warm_start
 
 
 @pytest.fixture
-def run(saved_run, fetched):
+def fetched(monkeypatch):
+    """Paths of what is fetched from `file://`, a store that needs no network."""
+    paths = []
+    get_file = LocalFileSystem.get_file
+
+    def get_and_note(store, path, *arguments, **options):
+        paths.append(path)
+        return get_file(store, path, *arguments, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "get_file", get_and_note)
+    return paths
+
+
+@pytest.fixture
+def run(saved_run):
     """The directory of a run with a newer checkpoint, and much else."""
     logdir = pathlib.Path(saved_run("catch/vtrace", "VTrace.hidden = 8")[0])
     for name in ("best", "checkpoint-000000000008"):
         shutil.copy(logdir / "checkpoints/checkpoint-000000000007.npz", logdir / f"checkpoints/{name}.npz")
     (logdir / "checkpoints/replay-000000000009.npz").write_bytes(b"many gigabytes")
     (logdir / "learner.log").write_text("much")
-    fetched.clear()
     return logdir
 
 
-@pytest.mark.parametrize(
-    ("checkpoint", "name"),
-    [
-        ("", "checkpoint-000000000008.npz"),
-        ("best", "best.npz"),
-        ("7", "checkpoint-000000000007.npz"),
-        ("best.npz", "best.npz"),
-    ],
-)
-def test_eval_takes_one_checkpoint_and_leaves_its_result_here(
-    checkpoint, name, run, fetched, tmp_path, monkeypatch, capsys
-):
+def test_one_checkpoint_is_fetched(run, fetched):
+    newest, chosen = "checkpoint-000000000008.npz", "checkpoint-000000000007.npz"
+    for checkpoint, name in ((None, newest), ("best", "best.npz"), ("7", chosen), (chosen, chosen)):
+        fetched.clear()
+        with open_run(f"file://{run}", checkpoint) as copy:
+            assert os.listdir(f"{copy}/checkpoints") == [name]
+        assert fetched == [f"{run}/config.json", f"{run}/checkpoints/{name}"]
+
+
+def test_eval_leaves_its_result_here(run, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    chosen = [f"--checkpoint={checkpoint}"] if checkpoint else []
-    assert main(["eval", f"--logdir=file://{run}", *chosen, "--episodes=2", "--envs=2"]) == 0
-    assert fetched == [f"{run}/config.json", f"{run}/checkpoints/{name}"]
+    assert main(["eval", f"--logdir=file://{run}", "--checkpoint=best", "--episodes=2", "--envs=2"]) == 0
     assert os.listdir() == ["evaluation.json"]
     written = json.loads(pathlib.Path("evaluation.json").read_text())
-    assert (written["logdir"], written["checkpoint"]) == (f"file://{run}", name)
+    assert (written["logdir"], written["checkpoint"]) == (f"file://{run}", "best.npz")
 
 
 def test_anything_missing_or_damaged_in_a_store_is_named_by_its_url(run):
