@@ -38,8 +38,7 @@ def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
       ConfigError: it can't be repeated.
     """
     if run.hosts.count > 1:
-        hosts = f"a run of {run.hosts.count} learner hosts"
-        raise ConfigError(f"{hosts} can't be recorded or synchronous, only one of a single host")
+        raise ConfigError(f"a recorded or synchronous run needs a single learner host, not {run.hosts.count}")
     if not run.experiment.env.repeatable:
         raise ConfigError(f"{run.experiment.env.title} does not repeat an episode for the same seed and actions")
     run.order = functools.partial(repeatable, record=record, synchronous=synchronous)
