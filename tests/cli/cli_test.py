@@ -75,7 +75,6 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         (f"sweep {CATCH} --seeds={DIGITS}", "--seeds must be whole numbers, got '9{199}[.]{3}: expected a whole"),
         (f"sweep {CATCH} --seeds=1e12", "--seeds must be 1 to 10,000 runs, or a list of seeds, got 1000000000000"),
         (f"sweep {CATCH} --search=Catch.rows=1..{DIGITS}", "expected NAME=LOW..HIGH or NAME=VALUE,VALUE,..."),
-        (f"train {CATCH} --fork=a@5 --logdir=memory://run", "--fork needs a local --logdir, got memory://run"),
         (f"learner {CATCH} --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("actor --server_address=localhost", "localhost"),
         ("eval", "expected a single policy: --logdir, the log directory of a run"),
