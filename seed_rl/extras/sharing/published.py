@@ -1,11 +1,10 @@
 """Published policies: folders with weights as safetensors beside the configuration, used like log directories."""
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,8 @@ WEIGHTS = "model.safetensors"
 """Name of the file with the weights of a published policy."""
 ABOUT = "policy.json"
 """Name of the file that describes the origin of a published or exported policy."""
-_STATE = "counters.json"
+STATE = "counters.json"
+"""Name in the metadata of the weights of the JSON state that has their environment frames."""
 
 
 def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextManager[str] | None:
@@ -64,14 +64,5 @@ def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         if (size := os.path.getsize(path)) > free_host_memory():
             raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")
         arrays, metadata = safetensors.load(file.read())
-    with explained(CheckpointError, f"{path} is not a policy: its {_STATE} can't be read", ValueError):
-        return arrays, json_object(metadata.get(_STATE, "").encode())
-
-
-def write(path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write the weights of a policy, with a state that has its environment frames.
-
-    Raises:
-      OSError: the file can't be written; an older one of that name is untouched.
-    """
-    safetensors.save(path, arrays, {_STATE: json.dumps(dict(state))})
+    with explained(CheckpointError, f"{path} is not a policy: its {STATE} can't be read", ValueError):
+        return arrays, json_object(metadata.get(STATE, "").encode())
