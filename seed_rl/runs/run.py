@@ -8,7 +8,7 @@ import gc
 import logging
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,11 +16,10 @@ import psutil
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.experiment.config_files import common_settings
 from seed_rl.foreign import shortened
 from seed_rl.inference.order import FREE, Order
-from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.listening import loading_server
+from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ActorThreads, LocalActors, check_environments
 from seed_rl.runs.mirror import working_directory
@@ -34,7 +33,6 @@ from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
 if TYPE_CHECKING:
-    from seed_rl.learner.collectives import Link
     from seed_rl.learner.learner import Learner
 
 _log = logging.getLogger(__name__)
@@ -73,8 +71,8 @@ class Run:
     """Redirect the output of native libraries to `native.log` while the run is open."""
     accelerator: str = ""
     """`gpu` or `tpu`: refuse to train without one; "": train on what there is."""
-    hosts: Hosts = ALONE
-    """Learner hosts that train together; all but the first write into a subdirectory of `logdir`."""
+    peers: Peers = ALONE
+    """Learners that train the same model, each as a run of its own; by default this one is alone."""
     record: bool = False
     """Record the run in a journal, from which `seed_rl replay` reproduces it bit for bit."""
     synchronous: bool = False
@@ -83,6 +81,8 @@ class Run:
     """Order of acting and learning that a replay prescribes."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
+    on_row: Callable[[Mapping[str, float]], None] = lambda _: None
+    """Called with each row of metrics, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
     _served_at: str = dataclasses.field(default="", init=False)  # address once a server has been started
     _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
@@ -100,8 +100,6 @@ class Run:
         self.logdir = os.fspath(self.logdir)  # callers may pass a pathlib.Path
         if not callable(self.actors) and self.actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {self.actors!r}")
-        if self.hosts.index:
-            self.logdir = os.path.join(self.logdir, f"host-{self.hosts.index}")
 
     def __enter__(self) -> Run:
         """Open the log directory.
@@ -114,7 +112,7 @@ class Run:
           CannotReach: the object store can't be used.
         """
         allow_many_files()
-        check_run(self.experiment, self.hosts.count, self.record or self.synchronous)
+        check_run(self.experiment, self.record or self.synchronous)
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:
@@ -152,7 +150,6 @@ class Run:
           AddressError, SecurityError: the server can't listen on the address.
           ActorFailed: actors keep failing right after their start.
           Diverged: updates are no longer finite.
-          HostLost: another learner host was lost or never joined.
           CheckpointError: the last checkpoint can't be written.
           RuntimeError: the run is not open.
         """
@@ -173,10 +170,10 @@ class Run:
             cleanup.callback(actors.stop)
             server = self._listen(cleanup)
             actors.start(self._served_at)  # they build their environments while TensorFlow loads
-            link = self._connect(stopping)
-            if link is None:
+            peers = self._connect(stopping)
+            if peers is None:
                 return
-            while (yield from self._train_part(stop, stopping, link, server, actors, started)):
+            while (yield from self._train_part(stop, stopping, peers, server, actors, started)):
                 started = time.monotonic()
                 server = self._listen(cleanup)
                 gc.unfreeze()  # the learner of this part, whose memory the next one needs
@@ -192,7 +189,7 @@ class Run:
         return server
 
     def _train_part(
-        self, stop: Stop, stopping: Stop, link: Link, server: ActorServer, actors: Fleet, started: float
+        self, stop: Stop, stopping: Stop, peers: Peers, server: ActorServer, actors: Fleet, started: float
     ) -> Generator[dict[str, float], None, bool]:
         """Train with one learner; return whether a recorded run continues with another one."""
         gc.freeze()  # spares the collector the many objects of the imported modules
@@ -202,7 +199,7 @@ class Run:
                 order = cleanup.enter_context(
                     repeatable(self.experiment, self._directory, self.record, self.synchronous)
                 )
-            learner = self._new_learner(server, link, order)
+            learner = self._new_learner(server, peers, order)
             if learner.finished:
                 _log.warning(
                     "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames",
@@ -222,7 +219,10 @@ class Run:
             if learner.restored_from:
                 _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
             _log.info("serving actors at %s after %.1f s", _with_numbers(self._served_at), time.monotonic() - started)
-            yield from learner.train(stopping, self.on_update)
+            with contextlib.closing(learner.train(stopping, self.on_update)) as rows:
+                for row in rows:
+                    self.on_row(row)
+                    yield row
             if actors.failed is not None:
                 raise actors.failed
             cleanup.close()
@@ -230,30 +230,26 @@ class Run:
             _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
             return self.record and not learner.finished and not stopping.is_set()
 
-    def _connect(self, stop: Stop) -> Link | None:
-        """Connect to the other learner hosts; return None if `stop` was set before all had joined."""
+    def _connect(self, stop: Stop) -> Peers | None:
+        """Load TensorFlow and connect to other learners; return None if `stop` was set before all had joined."""
         _log.info("run in %s; loading TensorFlow", self.logdir)
         load_tensorflow()
-        from seed_rl.learner.collectives import connect
-        from seed_rl.learner.replicas import make_logical_cpus
         from seed_rl.system import devices
 
         if self.accelerator and not devices.accelerators(self.accelerator):
             found = ", ".join(device.name for device in devices.accelerators()) or "the CPU"
             kind = self.accelerator.upper()
             raise ConfigError(f"TensorFlow finds no {kind} here, only {found}; see `seed_rl doctor`")
-        if self.hosts.count > 1:  # before the server, which initialises the devices
-            make_logical_cpus(self.experiment.devices.logical_cpus)
-        return connect(self.hosts, common_settings(self.experiment), stop)
+        return self.peers.connect(self.experiment, stop)
 
-    def _new_learner(self, server: ActorServer, link: Link, order: Order) -> Learner:
+    def _new_learner(self, server: ActorServer, peers: Peers, order: Order) -> Learner:
         import tensorflow as tf
 
         from seed_rl.learner.building import build_learner
         from seed_rl.weights.checkpoints import CheckpointError
 
         try:
-            return build_learner(self.experiment, self._directory, server, link, order)
+            return build_learner(self.experiment, self._directory, server, peers, order)
         except (CannotAct, CannotBuild, CheckpointError) as error:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:
@@ -273,16 +269,12 @@ class Run:
         return ActorThreads(count if self.actors == THREADS else 0, logs)
 
 
-def check_run(experiment: Experiment, hosts: int, to_repeat: bool) -> None:
-    """Check that a number of learner hosts can train an experiment, and if wanted in a way that can be repeated.
+def check_run(experiment: Experiment, to_repeat: bool) -> None:
+    """Check that an experiment can be repeated, if that is wanted.
 
     Raises:
       ConfigError: it can't.
     """
-    if experiment.league and hosts > 1:
-        raise ConfigError(f"a league needs a single learner host, this run has {hosts}")
-    if to_repeat and hosts > 1:
-        raise ConfigError(f"a run of {hosts} learner hosts can't be recorded or synchronous, only one of a single host")
     if to_repeat and not experiment.env.repeatable:
         raise ConfigError(f"{experiment.env.title} does not repeat an episode for the same seed and actions")
 

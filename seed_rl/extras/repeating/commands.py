@@ -112,8 +112,8 @@ def diff(values: flags.FlagValues, *paths: str) -> int:
 def _repeatable(values: flags.FlagValues, run: Run) -> Iterator[None]:
     """Apply the flags of `OPTION` to a run."""
     run.record, run.synchronous = values.record, values.synchronous
-    if values.fork and run.hosts.count > 1:
-        raise UsageError("--fork needs a single learner host")
+    if run.peers.count > 1 and (values.record or values.synchronous or values.fork):
+        raise UsageError("--record, --synchronous and --fork need a single learner host")
     if values.fork:
         _fork(values, run.logdir)
     yield
