@@ -34,7 +34,7 @@ ELSEWHERE = {
     "kubectl": "needs a cluster",
     "openssl": "tests/transport/conftest.py makes its certificates like this",
     "pip": "downloads packages",
-    "ray": "tests/integration/ray_test.py",
+    "ray": "tests/extras/ray/ray_test.py",
     "scripts/": "minutes; the script exists",
     "tensorboard": "does not end",
     "wandb": "asks for a key",

@@ -21,7 +21,7 @@ def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
 
 OPTION = RunOption(
     flags.group(
-        "several learners",
+        "several machines",
         flags.comma_separated("learner_hosts", [], "host:port of each learner, or TF_CONFIG."),
         flags.integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
         flags.boolean("trusted_network", False, "Trust all machines that reach them."),

@@ -110,7 +110,7 @@ def _command(values: flags.FlagValues, logdir: str, head: str) -> list[str]:
 
 OPTION = RunOption(
     flags.group(
-        "Ray",
+        "several machines",
         flags.choice("launcher", "local", ["local", "ray"], "What starts the processes."),
         flags.string("ray_address", "", "host:port; default: RAY_ADDRESS, or a cluster here."),
         flags.alias("address", "ray_address"),
