@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from seed_rl.cli.main import main
+from tests.extras.removal_test import without
 
 ON_RAY = "train catch/vtrace --launcher=ray"
 
@@ -58,3 +59,11 @@ def test_a_place_without_a_cluster_is_reported_in_a_sentence(capsys):
             assert main([*ON_RAY.split(), "--insecure", flag]) == 1
             assert sentence in capsys.readouterr().err
         dashboard.shutdown()
+
+
+def test_without_the_neighbour_that_connects_learners_ray_starts_a_single_one(tmp_path):
+    python = without(["hosts"], tmp_path)
+    words = [*ON_RAY.split(), "--insecure", "--num_learners=2"]
+    program = f"import sys; sys.stderr = sys.stdout; from seed_rl.cli.main import main; assert main({words}) == 2"
+    sentence = "--num_learners needs seed_rl.extras.hosts, which is not installed here"
+    assert python("-c", program) == f"seed_rl train: {sentence}\n"
