@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import Failure, command, run_options
+from seed_rl.cli.command import Failure, UsageError, command, run_options
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, continue_run, load, logdir_of
 from seed_rl.cli.display import RunDisplay
 from seed_rl.experiment import Experiment
@@ -17,6 +17,7 @@ from seed_rl.journal.segments import Differs
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import counted, duration
+from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
@@ -28,7 +29,7 @@ _RUN = flags.group(
     "the run",
     flags.directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
     flags.integer("seed", None, "Overrides Experiment.seed."),
-    flags.integer("num_actors", None, "Overrides Actors.num_actors."),
+    flags.integer("num_actors", None, "Overrides Actors.num_actors; auto: chosen here.", auto=True),
     flags.string("init_from", None, "Log directory or checkpoint to start a new run from."),
     flags.number("target_return", None, "End at this mean return; exit code 1 without it."),
     flags.number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
@@ -57,7 +58,10 @@ def train(values: flags.FlagValues, *files: str) -> int:
     """Trains with a learner and its actors."""
     add_files(values, files)
     continue_run(values)
-    return _train(values, _new_run(values, load(values), PROCESSES))
+    experiment = load(values)
+    if values.num_actors == flags.AUTO:
+        experiment = with_actors(experiment)
+    return _train(values, _new_run(values, experiment, PROCESSES))
 
 
 @command(
@@ -73,6 +77,8 @@ def learner(values: flags.FlagValues, *files: str) -> int:
     """Runs a learner that waits for actors."""
     add_files(values, files)
     continue_run(values)
+    if values.num_actors == flags.AUTO:
+        raise UsageError("--num_actors=auto is for `seed_rl train`, whose actors are on this machine")
     return _train(values, _new_run(values, load(values), ELSEWHERE))
 
 

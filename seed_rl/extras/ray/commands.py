@@ -80,6 +80,8 @@ def _check(values: flags.FlagValues, run: Run) -> None:
     count, most = values.num_learners, run.experiment.actors.num_actors
     if run.actors == ELSEWHERE:
         raise UsageError("--launcher=ray starts actors, and a learner of its own waits for them: use `seed_rl train`")
+    if values.num_actors == flags.AUTO:
+        raise UsageError("--num_actors=auto is for actors on this machine")
     if values.min_actors > most:
         raise UsageError(f"--min_actors={values.min_actors} exceeds the maximum, Actors.num_actors = {most}")
     if run.address and parse_address(run.address).path:
