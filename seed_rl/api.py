@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from seed_rl.system.native_output import load_tensorflow
 
 if TYPE_CHECKING:  # the same imports happen below, one at a time
-    from seed_rl.actor.policy_client import PolicyClient
     from seed_rl.agents.base import ActOutput, Agent, LossOutput, ModelAgent, VariableGroup, create_weights
     from seed_rl.agents.config import AgentConfig, TargetConfig
     from seed_rl.agents.transitions import transitions_of
@@ -22,7 +21,6 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.envs.vector.masks import packed as pack_masks
     from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions, SameStep
     from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play
-    from seed_rl.evaluation.film import film_run
     from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
     from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Inference, League, Logs, Replay
     from seed_rl.experiment.config_files import load as load_experiment
@@ -58,11 +56,11 @@ __all__ = [
     "ConfigError", "ContinuousSpec", "Count", "Devices", "Disconnected", "DiscreteSpec", "Diverged", "EnvConfig",
     "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv",
     "Inference", "League", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
-    "NoPolicy", "NonNegative", "OneOf", "Optimizer", "Place", "Played", "Policy", "PolicyClient", "Rejected",
+    "NoPolicy", "NonNegative", "OneOf", "Optimizer", "Place", "Played", "Policy", "Rejected",
     "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments", "SameStep",
     "SecurityError", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig",
     "TrunkModel", "UniformVectorEnv", "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within",
-    "check_suite", "create_weights", "distribution_of", "evaluate_run", "film_run", "lambda_returns",
+    "check_suite", "create_weights", "distribution_of", "evaluate_run", "lambda_returns",
     "load_experiment", "load_policy", "masked", "pack_masks", "play", "read_metrics", "register_suite",
     "shipped_configs", "stack_frames", "transitions_of", "vtrace",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ import fcntl
 import gc
 import os
 import pathlib
+import re
 import signal
 
 import gin
@@ -116,6 +117,24 @@ def no_gin_bindings_of_another_test():
     """A config that a test loads would also fill in what the next test leaves out."""
     yield
     gin.clear_config()
+
+
+@pytest.fixture
+def refused(capsys, tmp_path, monkeypatch):
+    """Check that a command line ends with exit code 2 and one sentence, which matches a pattern, and begins nothing."""
+
+    from seed_rl.cli.main import main
+
+    def check(line, sentence):
+        monkeypatch.chdir(tmp_path)
+        assert main(line.split()) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert len(err.splitlines()) == 1, err
+        assert re.search(sentence, err), err
+        assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+    return check
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from seed_rl.learner.progress import Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.reporting.sink import FurtherSink
 from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.system import devices
 from seed_rl.transport.server import ActorServer
@@ -30,10 +32,12 @@ def build_learner(
     server: ActorServer,
     peers: Peers = ALONE,
     order: Order = FREE,
+    sinks: Sequence[FurtherSink] = (),
 ) -> Learner:
     """Build the learner of an experiment with the state of the newest checkpoint in its log directory.
 
-    The server, started or not, is that of its actors. The peers, connected, train the same model.
+    The server, started or not, is that of its actors. The peers, connected, train the same model. The functions in
+    `sinks` open further sinks for metrics on the first of them.
 
     Raises:
       CannotAct: the agent does not support these environments.
@@ -85,6 +89,7 @@ def build_learner(
         server=server,
         peers=peers,
         order=order,
+        sinks=sinks,
         restored_from=restored_from,
     )
 

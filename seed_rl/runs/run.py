@@ -8,7 +8,7 @@ import gc
 import logging
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 import psutil
@@ -20,6 +20,7 @@ from seed_rl.foreign import shortened
 from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.listening import loading_server
 from seed_rl.learner.peers import ALONE, Peers
+from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ActorThreads, LocalActors, check_environments
 from seed_rl.runs.mirror import working_directory
@@ -79,10 +80,10 @@ class Run:
     """Let acting and learning alternate, which makes two runs of one experiment equal."""
     order: Order = FREE
     """Order of acting and learning that a replay prescribes."""
+    sinks: Sequence[FurtherSink] = ()
+    """Functions that open further sinks for metrics and films, for the first learner."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
-    on_row: Callable[[Mapping[str, float]], None] = lambda _: None
-    """Called with each row of metrics, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
     _served_at: str = dataclasses.field(default="", init=False)  # address once a server has been started
     _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
@@ -201,11 +202,9 @@ class Run:
                 )
             learner = self._new_learner(server, peers, order)
             if learner.finished:
+                done = f"{learner.counters.env_frames} of {self.experiment.total_frames} frames"
                 _log.warning(
-                    "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames",
-                    self.logdir,
-                    learner.counters.env_frames,
-                    self.experiment.total_frames,
+                    "the run in %s is finished (%s); to continue it, raise Experiment.total_frames", self.logdir, done
                 )
                 return False
 
@@ -219,10 +218,7 @@ class Run:
             if learner.restored_from:
                 _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
             _log.info("serving actors at %s after %.1f s", _with_numbers(self._served_at), time.monotonic() - started)
-            with contextlib.closing(learner.train(stopping, self.on_update)) as rows:
-                for row in rows:
-                    self.on_row(row)
-                    yield row
+            yield from learner.train(stopping, self.on_update)
             if actors.failed is not None:
                 raise actors.failed
             cleanup.close()
@@ -237,9 +233,8 @@ class Run:
         from seed_rl.system import devices
 
         if self.accelerator and not devices.accelerators(self.accelerator):
-            found = ", ".join(device.name for device in devices.accelerators()) or "the CPU"
-            kind = self.accelerator.upper()
-            raise ConfigError(f"TensorFlow finds no {kind} here, only {found}; see `seed_rl doctor`")
+            kind, found = self.accelerator.upper(), ", ".join(device.name for device in devices.accelerators())
+            raise ConfigError(f"TensorFlow finds no {kind} here, only {found or 'the CPU'}; see `seed_rl doctor`")
         return self.peers.connect(self.experiment, stop)
 
     def _new_learner(self, server: ActorServer, peers: Peers, order: Order) -> Learner:
@@ -249,7 +244,7 @@ class Run:
         from seed_rl.weights.checkpoints import CheckpointError
 
         try:
-            return build_learner(self.experiment, self._directory, server, peers, order)
+            return build_learner(self.experiment, self._directory, server, peers, order, self.sinks)
         except (CannotAct, CannotBuild, CheckpointError) as error:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:

@@ -20,14 +20,11 @@ from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.system.host_memory import free_host_memory
 from seed_rl.system.object_store import files_in, is_url, local_file
-from seed_rl.weights import safetensors
 
 _log = logging.getLogger(__name__)
 
 BEST = "best.npz"
 """Name of the checkpoint with the best evaluation."""
-WEIGHTS = "model.safetensors"
-"""Name of the only checkpoint of a published policy, beside its configuration."""
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
 
@@ -51,13 +48,11 @@ def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Map
 
 
 def write(path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint file, or `WEIGHTS` as safetensors.
+    """Write a checkpoint file.
 
     Raises:
       OSError: it can't be written; an older file of that name is untouched.
     """
-    if path.endswith(WEIGHTS):
-        return safetensors.save(path, arrays, {_STATE: json.dumps(dict(state))})
     text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
     with complete_or_absent(path) as file, writing(file) as add:
         for name, array in {_STATE: text, **arrays}.items():
@@ -110,7 +105,7 @@ def find(logdir: str, name: str | None) -> str:
     if not is_url(logdir) and not os.path.exists(settings := os.path.join(logdir, SAVED)):
         raise CheckpointError(f"{logdir} is not the log directory of a run: {settings} is missing")
     if name in (None, "newest"):
-        if found := paths(directory) or [os.path.join(logdir, file) for file in files_in(logdir) if file == WEIGHTS]:
+        if found := paths(directory):
             return found[-1]
         raise CheckpointError(
             f"{logdir} has no checkpoint yet: the first is written after Logs.checkpoint_interval_s seconds of "
@@ -126,7 +121,7 @@ def find(logdir: str, name: str | None) -> str:
     elif re.fullmatch("[0-9]{1,12}", name):
         name = os.path.join(directory, f"checkpoint-{int(name):012d}.npz")
     elif not os.path.dirname(name) and not os.path.exists(name):
-        name = os.path.join(logdir if name == WEIGHTS else directory, name)
+        name = os.path.join(directory, name)
     if not is_url(name) and not os.path.exists(name):
         raise CheckpointError(f"{name} can't be read: No such file or directory")
     return name
@@ -153,11 +148,7 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     ):
         if (size := os.path.getsize(local)) > free_host_memory():
             raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")
-        if path.endswith(WEIGHTS):
-            arrays, metadata = safetensors.load(file.read())
-            arrays[_STATE] = np.frombuffer(metadata.get(_STATE, "").encode(), np.uint8)
-        else:
-            arrays = dict(Archive(file))
+        arrays = dict(Archive(file))
     if _STATE not in arrays:
         raise CheckpointError(f"{path} is not a checkpoint: {_STATE} is missing")
     with explained(CheckpointError, f"{path} is not a checkpoint: its {_STATE} can't be read", ValueError):

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from seed_rl.agents.base import Agent
-from seed_rl.experiment import Experiment, pretrained
+from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import saved_settings
 from seed_rl.foreign import shortened
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
+from seed_rl.weights.policy_sources import opened
 
 
 def warm_start(agent: Agent, experiment: Experiment) -> str:
@@ -30,11 +31,13 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
       ConfigError: the configuration of the run can't be read.
       CannotReach: the object store can't be read.
     """
-    logdir, name, kind = _located(experiment.init_from)
-    own = type(experiment.agent).__name__
-    if kind != own:
-        raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {shortened(kind)}, expected {own}")
-    path, arrays, state = checkpoints.chosen(logdir, name)
+    with opened(experiment.init_from) as place:
+        logdir, name, kind = _located(place)
+        own = type(experiment.agent).__name__
+        if kind != own:
+            raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {shortened(kind)}, expected {own}")
+        path, arrays, state = checkpoints.chosen(logdir, name)
+        path = path.replace(place, experiment.init_from, 1)
     weights = checkpoints.weights_in(arrays)
     variables = checkpoints.variables_for(agent, weights)
     if variables.keys() != weights.keys():
@@ -56,12 +59,11 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
 
 def _located(place: str) -> tuple[str, str | None, Any]:
     """Return the log directory, the name of the checkpoint in it (None: the newest) and the kind of its agent."""
-    place = pretrained.located(place)
     above, name = os.path.split(place.rstrip("/"))
     for logdir, checkpoint in ((place.rstrip("/"), None), (above, name), (os.path.dirname(above), name)):
         with contextlib.suppress(FileNotFoundError):
             return logdir, checkpoint, saved_settings(logdir).get("agent.kind")
-    expected = "a log directory, a checkpoint in one, or a pretrained policy"
+    expected = "a log directory, a checkpoint in one, or the name of a policy"
     raise CheckpointError(f"Experiment.init_from: {place} is not {expected}")
 
 

@@ -191,7 +191,7 @@ def test_a_run_that_ends_before_its_peers_have_come_trains_nothing(small_catch, 
 def test_the_public_interface_loads_tensorflow_for_agents_networks_and_policies_only(monkeypatch):
     with_tensorflow = {
         *("ActOutput", "Agent", "LossOutput", "ModelAgent", "VariableGroup", "create_weights", "transitions_of"),
-        *("Evaluation", "Played", "evaluate_run", "play", "film_run", "NoPolicy", "Policy", "load_policy"),
+        *("Evaluation", "Played", "evaluate_run", "play", "NoPolicy", "Policy", "load_policy"),
         *("stack_frames", "RunningMoments", "ResetGRU", "ResetLSTM", "TargetNetwork"),
         *("FrameConv", "Trunk", "TrunkModel"),
         *("ActionDistribution", "distribution_of", "masked", "lambda_returns", "vtrace"),

@@ -20,7 +20,6 @@ _OVERRIDES = {
     "seed": "Experiment.seed",
     "num_actors": "Actors.num_actors",
     "init_from": "Experiment.init_from",
-    "film_every": "Logs.film_interval_min",
 }
 
 

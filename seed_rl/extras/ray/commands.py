@@ -72,7 +72,7 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
         )
         settings = values.min_actors, values.actor_cpus, security, (type(env).__module__, *env.modules)
         run.actors = lambda logs: RayActors(actors.num_actors, logs, *settings)
-        run.on_row = Gauges(run.logdir)
+        run.sinks = [*run.sinks, lambda *_: Gauges(run.logdir)]
         yield
 
 

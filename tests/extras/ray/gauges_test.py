@@ -18,7 +18,7 @@ def test_each_metric_is_a_gauge_of_its_run(monkeypatch):
             values.setdefault((self.name, self.tags["run"]), []).append(value)
 
     monkeypatch.setattr(gauges, "Gauge", Gauge)
-    show = gauges.Gauges("runs/a")
-    show({"env_frames": 1.0})
-    show({"env_frames": 2.0, "loss/total": 0.5})
+    sink = gauges.Gauges("runs/a")
+    sink.write({"env_frames": 1.0}, 0.0)
+    sink.write({"env_frames": 2.0, "loss/total": 0.5}, 1.0)
     assert values == {("seed_rl_env_frames", "runs/a"): [1.0, 2.0], ("seed_rl_loss_total", "runs/a"): [0.5]}
