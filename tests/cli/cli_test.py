@@ -161,7 +161,7 @@ def test_help_shows_arguments_flags_and_an_example(command, capsys):
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        ("train", "--server_address Address for actors; default: a unix socket. --"),
+        ("train", "--server_address Address for actors; default: a unix socket."),
         ("eval", "evaluation.json in the log directory, or the working directory if the policy is elsewhere, as in a"),
     ],
 )
