@@ -43,16 +43,16 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.runs.run_directory import CannotUse
     from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
     from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MixedSpec, MultiDiscreteSpec
-    from seed_rl.system.object_store import CannotReach
     from seed_rl.transport.address import AddressError
     from seed_rl.transport.client import Disconnected, Rejected, RunOver
     from seed_rl.transport.credentials import SecurityError, ServerSecurity
     from seed_rl.types import EnvOutput, Unroll
     from seed_rl.weights.checkpoints import CheckpointError
+    from seed_rl.weights.policy_sources import opened as open_run
 
 __all__ = [
     "ELSEWHERE", "PROCESSES", "THREADS", "ActOutput", "ActionDistribution", "ActorFailed", "Actors", "AddressError",
-    "Agent", "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotReach", "CannotUse", "CheckpointError",
+    "Agent", "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotUse", "CheckpointError",
     "ConfigError", "ContinuousSpec", "Count", "Devices", "Disconnected", "DiscreteSpec", "Diverged", "EnvConfig",
     "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv",
     "Inference", "League", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
@@ -61,7 +61,7 @@ __all__ = [
     "SecurityError", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig",
     "TrunkModel", "UniformVectorEnv", "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within",
     "check_suite", "create_weights", "distribution_of", "evaluate_run", "lambda_returns",
-    "load_experiment", "load_policy", "masked", "pack_masks", "play", "read_metrics", "register_suite",
+    "load_experiment", "load_policy", "masked", "open_run", "pack_masks", "play", "read_metrics", "register_suite",
     "shipped_configs", "stack_frames", "transitions_of", "vtrace",
 ]  # fmt: skip
 __dir__ = __all__.copy

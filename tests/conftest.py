@@ -9,7 +9,6 @@ import signal
 
 import gin
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from tests.support.deadlines import within
 
@@ -135,17 +134,3 @@ def refused(capsys, tmp_path, monkeypatch):
         assert list(tmp_path.iterdir()) == [], "nothing was begun"
 
     return check
-
-
-@pytest.fixture
-def fetched(monkeypatch):
-    """Paths of what is fetched from `file://`, a store that needs no network."""
-    paths = []
-    get_file = LocalFileSystem.get_file
-
-    def get_and_note(store, path, *arguments, **options):
-        paths.append(path)
-        return get_file(store, path, *arguments, **options)
-
-    monkeypatch.setattr(LocalFileSystem, "get_file", get_and_note)
-    return paths

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from seed_rl.cli.flags import Flag, FlagValues
 from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.system.entry_points import declared
-from seed_rl.system.object_store import is_url
 
 
 class UsageError(Exception):
@@ -86,8 +85,6 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: boo
       UsageError: one can't, or exists (a directory: with something in it) although it must not.
     """
     for path in paths:
-        if is_url(path):
-            raise UsageError(f"--output must be a local path, got {path}")
         parent = os.path.dirname(path.rstrip("/") if directories else path) or "."
         if not os.path.isdir(parent):
             raise UsageError(f"--output {path} can't be written: there is no directory {parent}")

@@ -31,7 +31,6 @@ from seed_rl.system.entry_points import declared
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explained, reason
 from seed_rl.system.native_output import CannotLoad
-from seed_rl.system.object_store import CannotReach
 from seed_rl.system.signals import OF_SCHEDULERS, never_ignored
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import SecurityError
@@ -58,7 +57,7 @@ ENTRY_POINTS = "seed_rl.commands"
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
     *(flags.Error, UsageError, ConfigError, JournalError),
-    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, CheckpointError, SecurityError),
+    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotUse, CheckpointError, SecurityError),
 )
 
 

@@ -160,7 +160,7 @@ def evaluate_run(
 
     Raises:
       ValueError: `episodes` or `num_envs` is less than 1.
-      NoPolicy, CannotReach: see `load_policy`; or the policy can't act in the changed environments.
+      NoPolicy: see `load_policy`; or the policy can't act in the changed environments.
       ConfigError: a binding is invalid.
       CannotBuild: the environments can't be built on this machine.
       EnvironmentFailed: an environment raised an error.
@@ -168,8 +168,8 @@ def evaluate_run(
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    place = os.fspath(logdir)
-    with opened(place) as found:
+    place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
+    with opened(place, checkpoint) as found:
         env_config = env_of(experiment_of(found), gin_params)
         policy = load_policy(found, checkpoint, greedy, seed)
     players = env_config.players

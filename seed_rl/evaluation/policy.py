@@ -126,7 +126,6 @@ def experiment_of(logdir: str) -> Experiment:
 
     Raises:
       NoPolicy: `logdir` is not a log directory, or its configuration is no longer valid.
-      CannotReach: the object store can't be read.
     """
     try:
         return saved_config.load_saved(logdir)
@@ -162,8 +161,8 @@ def load_policy(
 
     Args:
       logdir: log directory of the run, or what a `PolicySource` knows: a bundle, the folder of a published policy, the
-        name of a pretrained one. From an object store (`gs://`, `s3://`), only the necessary files are fetched.
-      checkpoint: `best`, or the name, path or URL of a checkpoint; None: the newest readable one.
+        name of a pretrained one, the URL of a run.
+      checkpoint: `best`, or the name or path of a checkpoint; None: the newest readable one.
       greedy: whether to act without exploration; otherwise the policy acts as in the run's evaluation environments.
       seed: seed of sampled actions, 0 to 2^31 - 1.
       float32: whether to compute in float32 if the run trains in mixed precision.
@@ -171,10 +170,9 @@ def load_policy(
     Raises:
       NoPolicy: there is no run or no checkpoint, or the checkpoint is damaged or belongs to another agent.
       CannotBuild: the environments must be installed to determine their spec, and are not.
-      CannotReach: the object store can't be read.
     """
     place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
-    with opened(place) as found:
+    with opened(place, checkpoint) as found:
         experiment = experiment_of(found)
         if float32 and isinstance(experiment.agent, TrunkConfig):
             dtype: Any = {"dtype": "float32"}

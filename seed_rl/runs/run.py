@@ -22,8 +22,8 @@ from seed_rl.learner.listening import loading_server
 from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet
+from seed_rl.runs.keepers import working_directory
 from seed_rl.runs.local_actors import ActorThreads, LocalActors, check_environments
-from seed_rl.runs.mirror import working_directory
 from seed_rl.runs.recording import repeatable
 from seed_rl.runs.run_directory import CannotUse, run_directory
 from seed_rl.specs import CannotAct
@@ -58,7 +58,7 @@ class Run:
 
     experiment: Experiment
     logdir: str
-    """Log directory, created if missing; `gs://` and `s3://` URLs refer to object stores."""
+    """Log directory, created if missing, or a place that a `Keeper` knows."""
     _: dataclasses.KW_ONLY
     actors: str | Callable[[str], Fleet] = PROCESSES
     """One of `ACTORS`, or a function that creates another kind of fleet, given the directory for its logs."""
@@ -110,7 +110,6 @@ class Run:
           CannotBuild: the environments need a missing package, or their outputs don't match their declared spaces.
           ConfigError: the directory holds a run with another configuration.
           CannotUse: the directory can't be written, or another learner is running in it.
-          CannotReach: the object store can't be used.
         """
         allow_many_files()
         check_run(self.experiment, self.record or self.synchronous)

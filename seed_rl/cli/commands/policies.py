@@ -10,7 +10,6 @@ from seed_rl.cli.command import POLICY_OPTIONS, PolicyOption, UsageError, check_
 from seed_rl.studies import bundle
 from seed_rl.system.entry_points import declared
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.object_store import is_url
 from seed_rl.weights import checkpoints
 from seed_rl.weights.policy_sources import opened
 
@@ -23,7 +22,7 @@ POLICY = (
     ),
     flags.IMPORT_MODULE,
 )
-HERE = "in the log directory, or the working directory if the policy is elsewhere, as in a bundle or bucket"
+HERE = "in the log directory, or the working directory if the policy is elsewhere, as in a bundle"
 CHOOSING = (
     flags.boolean("greedy", False, "Always take the greedy action."),
     flags.integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
@@ -78,10 +77,9 @@ def usable_run(
     given = [given] if isinstance(given, str) else given
     if given:
         check_outputs(given, values.overwrite, directories)
-    with bundle.opened(place) as unpacked, opened(unpacked) as logdir:
-        if not is_url(logdir):
-            checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
-        own = logdir if logdir == place and not is_url(place) else ""
+    with bundle.opened(place) as unpacked, opened(unpacked, values.checkpoint) as logdir:
+        checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
+        own = logdir if logdir == place else ""
         outputs = given or [os.path.join(own, name) for name in names]
         check_outputs(outputs, directories=directories)
         load_tensorflow()

@@ -150,7 +150,8 @@ def film_run(
       ValueError: a path ends in neither .mp4 nor .gif.
       OSError: a file can't be written.
     """
-    with opened(logdir) as found:
+    checkpoint = None if checkpoint is None else os.fspath(checkpoint)
+    with opened(logdir, checkpoint) as found:
         env_config = env_of(experiment_of(found), gin_params)
         policy = load_policy(found, checkpoint, greedy, seed)
     with closing(watch_elsewhere(env_config)) as env:

@@ -21,9 +21,9 @@ from seed_rl.cli.main import carry_out, commands
 from seed_rl.evaluation import episodes
 from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
-from seed_rl.extras.sharing import published as weights
+from seed_rl.extras.sharing import safetensors
 from seed_rl.extras.sharing.export import new_directory
-from seed_rl.extras.sharing.published import ABOUT, WEIGHTS
+from seed_rl.extras.sharing.published import ABOUT, STATE, WEIGHTS
 from seed_rl.foreign import printable
 from seed_rl.settings import without_places
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
@@ -50,7 +50,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
 
     Raises:
       NoPolicy: the policy is published already; see also `evaluate_run`.
-      CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
+      CannotBuild, EnvironmentFailed: see `evaluate_run`.
       OSError: the directory can't be written, or it exists and isn't an export.
     """
     if os.path.isfile(os.path.join(logdir, ABOUT)):
@@ -62,7 +62,8 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         save_config(experiment, new)  # with the places that the environments need here
         variables = checkpoints.variables_for(policy.agent)
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
-        weights.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
+        state = json.dumps({"counters": {"env_frames": policy.env_frames}})
+        safetensors.save(os.path.join(new, WEIGHTS), arrays, {STATE: state})
         digest = hashlib.sha256(pathlib.Path(new, WEIGHTS).read_bytes()).hexdigest()
         how["episodes"] = max(how.get("episodes", 100), 2 * env.players)  # a standard error needs two games
         score = episodes.evaluate_run(new, **how)
