@@ -17,7 +17,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import psutil
@@ -45,17 +45,6 @@ _LOST = (
     tf.errors.InternalError,
     tf.errors.UnavailableError,
 )
-
-
-class Agreed(NamedTuple):
-    """The step that all hosts take next."""
-
-    leave: bool
-    """Whether to end the run, because at least one host is about to end."""
-    update: bool
-    """Whether to update: all hosts have a batch, and none is about to end."""
-    env_frames: int
-    """Progress of host 0, since schedules must be the same on all hosts."""
 
 
 class Link(Peers):
@@ -156,16 +145,15 @@ class Link(Peers):
         if self._waiting is None and not leave:
             self._waiting = source.next(POLL_SECONDS)
         ready = self._waiting is not None
-        agreed = self.agree(leave=leave, ready=ready, env_frames=env_frames)
-        self._left = agreed.leave
-        if not agreed.update:
-            return Round(None, agreed.leave, env_frames, postponed=ready)
+        self._left, update, env_frames = self.agree(leave, ready, env_frames)
+        if not update:
+            return Round(None, self._left, env_frames, postponed=ready)
         batch, self._waiting = self._waiting, None
-        return Round(batch, False, agreed.env_frames)
+        return Round(batch, False, env_frames)
 
     def leave(self) -> None:
         if not self._left:
-            self._left = self.agree(leave=True, ready=False, env_frames=0).leave
+            self._left, _, _ = self.agree(leave=True, ready=False, env_frames=0)
 
     def share(self, variables: Mapping[str, Any], counters: Counters) -> None:
         own = {name: variable.numpy() for name, variable in variables.items()}
@@ -175,10 +163,12 @@ class Link(Peers):
             variable.assign(array)
         vars(counters).update(self.gather(dataclasses.asdict(counters))[0])
 
-    def agree(self, *, leave: bool, ready: bool, env_frames: int) -> Agreed:
+    def agree(self, leave: bool, ready: bool, env_frames: int) -> tuple[bool, bool, int]:
         """Decide on the next step, given whether this host is about to end, whether it has a batch, and its progress.
 
-        A host that is about to end leaves also if another one is gone.
+        Returns:
+          Whether a host is about to end (this one may, even if another is gone); whether to update, because none is and
+          all have a batch; and the progress of host 0.
         """
         try:
             own = np.array([leave, ready, 0 if self.hosts.index else env_frames], np.int64)
@@ -186,8 +176,8 @@ class Link(Peers):
         except HostLost:
             if not leave:
                 raise
-            return Agreed(True, False, env_frames)
-        return Agreed(bool(leaving), not leaving and having == self.hosts.count, frames)
+            return True, False, env_frames
+        return bool(leaving), not leaving and having == self.hosts.count, frames
 
     def of_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the arrays of host 0; every host passes its own, of the same shapes and dtypes."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seed_rl.extras.hosts.collectives import Agreed, Link
+from seed_rl.extras.hosts.collectives import Link
 from seed_rl.extras.hosts.hosts import Hosts
 from seed_rl.learner.peers import Round
 from seed_rl.learner.sources import Batch, Source
@@ -26,11 +26,11 @@ class ScriptedLink(Link):
         super().__init__(Hosts(("localhost:1", "localhost:2")))
         self.others, self.said = list(others), []
 
-    def agree(self, *, leave, ready, env_frames):
+    def agree(self, leave, ready, env_frames):
         other = self.others.pop(0)
         self.said.append((leave, ready, env_frames))
         leave = leave or other == "leaves"
-        return Agreed(leave, not leave and ready and other == "ready", env_frames + 1)
+        return leave, not leave and ready and other == "ready", env_frames + 1
 
 
 FIRST, SECOND = (Batch([name], np.zeros(1), np.ones(1)) for name in "ab")
@@ -39,9 +39,9 @@ FIRST, SECOND = (Batch([name], np.zeros(1), np.ones(1)) for name in "ab")
 def test_a_batch_waits_for_another_host():
     source, link = Scripted(FIRST, None, SECOND), ScriptedLink("waits", "waits", "ready", "ready", "ready")
     for _ in range(2):
-        assert link.next(source, False, 0) == Round(None, False, 0, postponed=True)
+        assert link.next(source, False, 0) == Round(None, False, 1, postponed=True)
     assert link.next(source, False, 0) == Round(FIRST, False, 1), "with the progress of the first host"
-    assert link.next(source, False, 48) == Round(None, False, 48), "no batch here, and what was taken counts"
+    assert link.next(source, False, 48) == Round(None, False, 49), "no batch here, and what was taken counts"
     assert link.next(source, False, 96) == Round(SECOND, False, 97)
     assert link.said == [(False, True, 0), (False, True, 0), (False, True, 0), (False, False, 48), (False, True, 96)]
 
