@@ -11,9 +11,6 @@ from seed_rl.cli.command import Failure, UsageError, command, run_options
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, continue_run, load, logdir_of
 from seed_rl.cli.display import RunDisplay
 from seed_rl.experiment import Experiment
-from seed_rl.inference.order import OrderFailed
-from seed_rl.journal.file import JournalError
-from seed_rl.journal.segments import Differs
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import counted, duration
@@ -24,7 +21,7 @@ from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.weights.checkpoints import CheckpointError
 
 OPTIONS = run_options()
-_FAILURES = (ActorFailed, CheckpointError, Differs, JournalError, OrderFailed)
+_FAILURES = (ActorFailed, CheckpointError)
 _RUN = flags.group(
     "the run",
     flags.directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
