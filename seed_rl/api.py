@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.experiment.config_files import load as load_experiment
     from seed_rl.experiment.config_files import shipped_configs
     from seed_rl.experiment.optimizer import Optimizer
-    from seed_rl.learner.hosts import HostLost, Hosts, find_hosts
     from seed_rl.networks.config import TrunkConfig
     from seed_rl.networks.frame_stack import stack_frames
     from seed_rl.networks.normalisation import RunningMoments
@@ -56,12 +55,12 @@ __all__ = [
     "Agent", "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotUse", "CheckpointError",
     "ConfigError", "ContinuousSpec", "Count", "Devices", "Disconnected", "DiscreteSpec", "Diverged", "EnvConfig",
     "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv",
-    "HostLost", "Hosts", "Inference", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
+    "Inference", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
     "NoPolicy", "NonNegative", "OneOf", "Optimizer", "Place", "Played", "Policy", "Rejected",
     "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments", "SameStep",
     "SecurityError", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig",
     "TrunkModel", "UniformVectorEnv", "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within",
-    "check_suite", "create_weights", "distribution_of", "evaluate_run", "find_hosts", "lambda_returns",
+    "check_suite", "create_weights", "distribution_of", "evaluate_run", "lambda_returns",
     "load_experiment", "load_policy", "masked", "open_run", "pack_masks", "play", "read_metrics", "register_suite",
     "shipped_configs", "stack_frames", "transitions_of", "vtrace",
 ]  # fmt: skip

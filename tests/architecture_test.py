@@ -73,7 +73,7 @@ WITHOUT_TENSORFLOW = (
     "seed_rl.experiment.config_files",
     "seed_rl.experiment.experiment",
     "seed_rl.experiment.saved_config",
-    "seed_rl.learner.hosts",
+    "seed_rl.learner.peers",
     "seed_rl.__main__",
 )
 """Loaded in actors, or before the learner is known to be needed."""

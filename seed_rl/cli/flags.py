@@ -49,7 +49,8 @@ def group(title: str, *declared: Flag) -> Flag:
         for define in declared:
             define(values)
         for name in set(values) - before:
-            values[name].title = title  # type: ignore[attr-defined]
+            flag: Any = values[name]
+            flag.title = getattr(flag, "title", title)  # of a group in this one
 
     return flags_of_group
 

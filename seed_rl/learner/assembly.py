@@ -45,7 +45,7 @@ def assemble(
     """
     devices = replicas.inference_devices
     agents, copy_weights = replicas.acting_agents(agent, experiment.build_agent, order.whole_weights)
-    sizes = Sizes.of(experiment, agent, len(devices), replicas.hosts.count)
+    sizes = Sizes.of(experiment, agent, len(devices), replicas.peers.count)
     replay = experiment.replay
     acting, sources = [], []
     for number, (own_agent, device) in enumerate(zip(agents, devices, strict=True)):

@@ -1,17 +1,17 @@
-"""The gradients of a minibatch, averaged over training devices and hosts."""
+"""The gradients of a minibatch, averaged over training devices and peers."""
 
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.learner.collectives import Link
+from seed_rl.learner.peers import Peers
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 
 
 class Outcome(NamedTuple):
-    """Gradients and metrics of a minibatch, equal on all devices and hosts, and the priorities of its sequences."""
+    """Gradients and metrics of a minibatch, equal on all devices and peers, and the priorities of its sequences."""
 
     gradients: dict[str, list[tf.Tensor]]
     """Gradients of each group of variables, averaged; with several replicas, a value for each."""
@@ -20,18 +20,18 @@ class Outcome(NamedTuple):
     maxima: dict[str, tf.Tensor]
     """Metrics by name whose maximum is reported, float32 []."""
     priorities: tf.Tensor
-    """float32 [R n]: of n sequences of each replica of this host; [0] if the agent gives none."""
+    """float32 [R n]: of n sequences of each replica of this learner; [0] if the agent gives none."""
 
 
 class Gradients:
     """Differentiates the losses of an agent on each replica, from the replica's own sequences."""
 
-    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, link: Link):
+    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, peers: Peers):
         """The agent was built in the scope of the `strategy`, of this process's replicas."""
         self._agent = agent
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
-        self._link = link
+        self._peers = peers
 
     def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> Outcome:
         """Differentiate a minibatch; called in a compiled function.
@@ -47,13 +47,13 @@ class Gradients:
         gradients = outcome.gradients
         first = tf.nest.map_structure(lambda value: local(value)[0], outcome)
         means, maxima = first.means, first.maxima
-        if self._link.hosts.count > 1:
-            gradients, means = self._link.mean((first.gradients, means))
-            maxima = self._link.maximum(maxima)
+        if self._peers.count > 1:
+            gradients, means = self._peers.mean((first.gradients, means))
+            maxima = self._peers.maximum(maxima)
         return Outcome(gradients, means, maxima, tf.concat(local(outcome.priorities), axis=0))
 
     def _on_replica(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> Outcome:
-        """Return the outcome over all replicas of this host, with the priorities of this replica's sequences."""
+        """Return the outcome over all replicas of this learner, with the priorities of this replica's sequences."""
         context = tf.distribute.get_replica_context()
         replica = context.replica_id_in_sync_group
         # TPUStrategy compiles everything it runs.

@@ -12,10 +12,9 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import Order
-from seed_rl.learner.agreed_source import AgreedSource
 from seed_rl.learner.assembly import Assembly
-from seed_rl.learner.collectives import Link
-from seed_rl.learner.progress import Counters, Progress
+from seed_rl.learner.peers import Peers
+from seed_rl.learner.progress import Counters, Progress, Taken
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch
@@ -58,14 +57,14 @@ class Learner:
     saver: Saver
     assembly: Assembly
     server: ActorServer
-    link: Link
+    peers: Peers
     order: Order
     sinks: Sequence[FurtherSink]
     restored_from: str | None
-    """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
+    """Path of the checkpoint that the run continues from; None for a new run, and for all peers but the first."""
 
     def __post_init__(self) -> None:
-        self._batches = AgreedSource(self.assembly.source, self.counters, self.link, self.experiment)
+        self._taken = Taken(self.assembly.source, self.experiment, self.peers.count)
         self._left_out_in_a_row = 0
 
     @property
@@ -96,28 +95,32 @@ class Learner:
 
         Raises:
           Diverged: updates are not finite any more.
-          HostLost: another host is gone.
           CheckpointError: the last checkpoint could not be written.
           RuntimeError: inference failed.
         """
         for acting in self.assembly.acting:
             acting.warm_up()
         self.assembly.service.start()
-        if self.replicas.shared and self.link.hosts.count == 1:  # while the first batch is collected
+        if self.replicas.shared and self.peers.count == 1:  # while the first batch is collected
             self._warm_up()
         self.saver.begin()
         began = time.monotonic() - self.counters.seconds
         log = self._open_log()
         try:
-            with self.saver.last_checkpoint(on_leaving=self._batches.leave):
+            with self.saver.last_checkpoint(on_leaving=self.peers.leave):
                 while True:
                     with log.waiting():
                         ends = self.order.ended(self.counters.learner_updates, self.counters.env_frames)
-                        batch = self._batches.next(leave=stop.is_set() or self.finished or ends)
+                        leave = stop.is_set() or self.finished or ends
+                        batch, leave, env_frames, postponed = self.peers.next(
+                            self.assembly.source, leave, self.counters.env_frames
+                        )
+                        if not (leave or postponed):
+                            self._taken.count(self.counters)
                     self.assembly.service.raise_failure()
-                    if self._batches.left:
+                    if leave:
                         break
-                    if batch is not None and (metrics := self._update(batch)):
+                    if batch is not None and (metrics := self._update(batch, env_frames)):
                         log.add_update(metrics)
                         on_update()
                     self.counters.seconds = time.monotonic() - began
@@ -142,14 +145,17 @@ class Learner:
         sinks = sinks_of(self.experiment, self.logdir, resumed, self.replicas.is_first, self.sinks)
         return RunLog(self._run_state, sinks, self.experiment.logs.metrics_interval_s)
 
-    def _update(self, batch: Batch) -> dict[str, float]:
-        """Update from this host's part of a batch; return the metrics, or none if every step was skipped."""
-        counters = self.counters
-        progress = self._batches.env_frames / self.experiment.total_frames
+    def _update(self, batch: Batch, env_frames: int) -> dict[str, float]:
+        """Update from this learner's part of a batch, after so many frames of the run.
+
+        Returns:
+          The metrics, or none if every step was skipped.
+        """
+        counters, progress = self.counters, env_frames / self.experiment.total_frames
         with self.replicas.scope():
             unroll = self.replicas.joined(batch.parts)
             seed = (self.experiment.seed, counters.learner_updates)
-            with self.link.losses_named():
+            with self.peers.explained():
                 update = self.train_step(unroll, progress, batch.importance_weights, seed)
         self._count_left_out(update)
         self.assembly.source.write_back(update.priorities)

@@ -5,19 +5,19 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.learner.collectives import Link
+from seed_rl.learner.peers import Peers
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 
 
 class Preparation:
-    """Passes an agent the moments of each batch, averaged over replicas and hosts, and asks it for targets."""
+    """Passes an agent the moments of each batch, averaged over replicas and peers, and asks it for targets."""
 
-    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, link: Link):
+    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, peers: Peers):
         """The agent was built in the scope of the `strategy`, of this process's replicas."""
         self._agent = agent
         self._strategy = strategy
-        self._link = link
+        self._peers = peers
         # TPUStrategy compiles everything it runs.
         self._compiles = not isinstance(strategy, tf.distribute.TPUStrategy)
         self._has_moments, self._is_first = True, True
@@ -34,7 +34,7 @@ class Preparation:
           is_new: whether no optimizer step has been taken; then the first batch counts twice, see
             `RunningMoments.update`.
         """
-        steps = tf.constant(self._agent.unroll_length * sequences * self._link.hosts.count, tf.float32)
+        steps = tf.constant(self._agent.unroll_length * sequences * self._peers.count, tf.float32)
         for _ in range(2 if self._is_first and is_new else 1):
             if self._has_moments:
                 moments = self._compiled_moments(unroll)
@@ -70,7 +70,7 @@ class Preparation:
 
         local = self._strategy.experimental_local_results
         moments = self._strategy.run(on_replica, (unroll,))
-        return self._link.mean(tf.nest.map_structure(lambda moment: local(moment)[0], moments))
+        return self._peers.mean(tf.nest.map_structure(lambda moment: local(moment)[0], moments))
 
     def _move(self, moments: Any, steps: tf.Tensor) -> None:
         def move() -> tf.Tensor:

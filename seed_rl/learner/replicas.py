@@ -17,7 +17,7 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.learner.hosts import ALONE, Hosts
+from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.learner.split import split
 from seed_rl.system import devices
 from seed_rl.types import Unroll
@@ -28,20 +28,20 @@ _log = logging.getLogger(__name__)
 class Replicas:
     """The devices of a learner process."""
 
-    def __init__(self, experiment: Experiment, hosts: Hosts = ALONE):
+    def __init__(self, experiment: Experiment, peers: Peers = ALONE):
         """
         Args:
           experiment: experiment that names the devices and sets the sizes divided among them.
-          hosts: hosts that train together, each on its part of the batch.
+          peers: learners that train together, each on its part of the batch.
 
         Raises:
           ConfigError: the devices don't exist or don't fit the batch, as in `split`.
         """
         make_logical_cpus(experiment.devices.logical_cpus)
-        self.hosts = hosts
+        self.peers = peers
         available = _available()
-        self.split = split(experiment, available, hosts.count)
-        self.strategy = _strategy(self.split.training, hosts)
+        self.split = split(experiment, available, peers.count)
+        self.strategy = _strategy(self.split.training, peers)
         self.count = self.strategy.num_replicas_in_sync
         """Training devices."""
         self.shared = self.split.training == self.split.inference and self.count == 1
@@ -64,8 +64,8 @@ class Replicas:
 
     @property
     def is_first(self) -> bool:
-        """Whether this host writes the checkpoints."""
-        return self.hosts.index == 0
+        """Whether this learner writes the checkpoints."""
+        return self.peers.index == 0
 
     def scope(self) -> AbstractContextManager[Any]:
         """Context in which variables are created on every training device."""
@@ -167,14 +167,14 @@ def _available() -> list[str]:
     raise ConfigError("TensorFlow has no devices")
 
 
-def _strategy(training: Sequence[str], hosts: Hosts) -> tf.distribute.Strategy:
+def _strategy(training: Sequence[str], peers: Peers) -> tf.distribute.Strategy:
     if len(training) == 1:
         return tf.distribute.get_strategy()
     if training[0].startswith("TPU"):
         resolver, topology = _tpu()
         return tf.distribute.TPUStrategy(resolver, assignment(topology, training))
-    # By default it reduces by collectives, too, under keys that would be the same on all hosts.
-    reduction = tf.distribute.ReductionToOneDevice() if hosts.count > 1 else None
+    # By default it reduces by collectives, too, under keys that would be the same for all peers.
+    reduction = tf.distribute.ReductionToOneDevice() if peers.count > 1 else None
     return tf.distribute.MirroredStrategy([f"/device:{name}" for name in training], reduction)
 
 

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.learner.collectives import NO_OTHERS, Link
 from seed_rl.learner.gradients import Gradients
 from seed_rl.learner.group_optimizers import GroupOptimizers
+from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.learner.preparation import Preparation
 from seed_rl.learner.update import Report, Update, draw, draw_seeds, in_order, update_of
 from seed_rl.system import devices
@@ -22,7 +22,7 @@ from seed_rl.types import Unroll
 class TrainStep:
     """Updates an agent's weights: in each pass over a batch, one compiled call takes an optimizer step per minibatch.
 
-    Gradients and metrics are averaged over replicas and hosts before the gradients are clipped, so that an update is
+    Gradients and metrics are averaged over replicas and peers before the gradients are clipped, so that an update is
     the same for any number of them. An optimizer step with a NaN or Inf gradient or rate is skipped: weights
     and optimizer state stay as they were.
     """
@@ -34,7 +34,7 @@ class TrainStep:
         strategy: tf.distribute.Strategy | None = None,
         passes: int = 1,
         minibatches: int = 1,
-        link: Link = NO_OTHERS,
+        peers: Peers = ALONE,
     ):
         """
         Args:
@@ -43,16 +43,16 @@ class TrainStep:
           strategy: strategy of this process's replicas; None for a single device.
           passes: maximum number of passes over each batch; `Agent.learned_enough` may end them early.
           minibatches: number of optimizer steps per pass, each from an equal part of the batch.
-          link: connection to other hosts, which apply the same updates, each from its part of the batch.
+          peers: learners that apply the same updates, each from its part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
-        self._agent, self._passes, self._minibatches, self._hosts = agent, passes, minibatches, link.hosts
+        self._agent, self._passes, self._minibatches, self._peers = agent, passes, minibatches, peers
         self._replicas = self._strategy.num_replicas_in_sync
         self._optimizers = GroupOptimizers(agent, optimizer, self._strategy)
-        self._prepared = Preparation(agent, self._strategy, link)
-        self._gradients = Gradients(agent, self._strategy, link)
-        # With several devices or hosts, XLA compiles only what each computes alone.
-        whole = self._replicas == 1 and link.hosts.count == 1 and devices.has_accelerator()
+        self._prepared = Preparation(agent, self._strategy, peers)
+        self._gradients = Gradients(agent, self._strategy, peers)
+        # With several devices or peers, XLA compiles only what each computes alone.
+        whole = self._replicas == 1 and peers.count == 1 and devices.has_accelerator()
         self._compiled = tf.function(self._step, jit_compile=whole, autograph=False)
         self._compiled_pass = tf.function(self._pass, autograph=False)
 
@@ -92,7 +92,7 @@ class TrainStep:
     ) -> tuple[np.ndarray, Report]:
         """Take the optimizer steps of a pass; return the sequences of each step and the report, as NumPy arrays."""
         columns = draw(self._minibatches, weights.shape[0] // self._replicas, generator)
-        seeds = draw_seeds(self._minibatches, generator, self._replicas, self._hosts)
+        seeds = draw_seeds(self._minibatches, generator, self._replicas, self._peers)
         report = self._compiled_pass(unroll, weights, rates, tf.constant(columns), tf.constant(seeds))
         return columns, tf.nest.map_structure(lambda tensor: tensor.numpy(), report)
 
@@ -129,7 +129,7 @@ class TrainStep:
         """Differentiate the losses of a minibatch, some sequences of each replica, and apply finite gradients."""
         gradients, means, maxima, priorities = self._gradients(unroll, weights, columns, seed)
         norms = self._strategy.run(self._optimizers.norms, (gradients,))
-        norm = self._strategy.experimental_local_results(norms)[0]  # equal on all replicas of all hosts
+        norm = self._strategy.experimental_local_results(norms)[0]  # equal on all replicas of all peers
         finite = tf.reduce_all(tf.math.is_finite(norm)) & tf.reduce_all(tf.math.is_finite(rates))
         ended = tf.convert_to_tensor(self._agent.learned_enough(means))
 

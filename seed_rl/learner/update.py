@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.learner.hosts import Hosts
+from seed_rl.learner.peers import Peers
 
 
 class Update(NamedTuple):
@@ -76,10 +76,10 @@ def draw(count: int, sequences: int, generator: np.random.Generator) -> np.ndarr
     return generator.permutation(sequences).astype(np.int32).reshape(count, -1)
 
 
-def draw_seeds(count: int, generator: np.random.Generator, replicas: int, hosts: Hosts) -> np.ndarray:
-    """The seeds of each of `count` steps, int32 [M, 2], to which each replica of this host adds its number."""
-    seeds = generator.integers(2**31 - replicas * hosts.count, size=(count, 2), dtype=np.int32)
-    return seeds + np.int32(replicas * hosts.index)
+def draw_seeds(count: int, generator: np.random.Generator, replicas: int, peers: Peers) -> np.ndarray:
+    """The seeds of each of `count` steps, int32 [M, 2], to which each replica of this learner adds its number."""
+    seeds = generator.integers(2**31 - replicas * peers.count, size=(count, 2), dtype=np.int32)
+    return seeds + np.int32(replicas * peers.index)
 
 
 def in_order(drawn: np.ndarray, values: np.ndarray, replicas: int) -> np.ndarray:

@@ -16,11 +16,10 @@ import psutil
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.experiment.config_files import common_settings
 from seed_rl.foreign import shortened
 from seed_rl.inference.order import FREE, Order
-from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.listening import loading_server
+from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.keepers import working_directory
@@ -34,7 +33,6 @@ from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
 if TYPE_CHECKING:
-    from seed_rl.learner.collectives import Link
     from seed_rl.learner.learner import Learner
 
 _log = logging.getLogger(__name__)
@@ -73,12 +71,12 @@ class Run:
     """Redirect the output of native libraries to `native.log` while the run is open."""
     accelerator: str = ""
     """`gpu` or `tpu`: refuse to train without one; "": train on what there is."""
-    hosts: Hosts = ALONE
-    """Learner hosts that train together; all but the first write into a subdirectory of `logdir`."""
+    peers: Peers = ALONE
+    """Learners that train the same model, each as a run of its own; by default this one is alone."""
     order: Callable[[Experiment, str], Order] = lambda experiment, directory: FREE
     """Returns the order of acting and learning for a learner, given the directory of the run on this machine."""
     sinks: Sequence[FurtherSink] = ()
-    """Functions that open further sinks for metrics and films, on the first host."""
+    """Functions that open further sinks for metrics and films, for the first learner."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
@@ -97,8 +95,6 @@ class Run:
         self.logdir = os.fspath(self.logdir)  # callers may pass a pathlib.Path
         if not callable(self.actors) and self.actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {self.actors!r}")
-        if self.hosts.index:
-            self.logdir = os.path.join(self.logdir, f"host-{self.hosts.index}")
 
     def __enter__(self) -> Run:
         """Open the log directory.
@@ -110,7 +106,6 @@ class Run:
           CannotUse: the directory can't be written, or another learner is running in it.
         """
         allow_many_files()
-        check_run(self.experiment, self.hosts.count)
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:
@@ -148,7 +143,6 @@ class Run:
           AddressError, SecurityError: the server can't listen on the address.
           ActorFailed: actors keep failing right after their start.
           Diverged: updates are no longer finite.
-          HostLost: another learner host was lost or never joined.
           CheckpointError: the last checkpoint can't be written.
           RuntimeError: the run is not open.
         """
@@ -177,14 +171,14 @@ class Run:
             cleanup.callback(server.stop, grace=0.5)
             address = server.start()
             actors.start(address)  # they build their environments while TensorFlow loads
-            link = self._connect(stopping)
-            if link is None:
+            peers = self._connect(stopping)
+            if peers is None:
                 return False
             gc.freeze()  # spares the collector the many objects of the imported modules
             cleanup.callback(gc.unfreeze)
             order = self.order(self.experiment, self._directory)
             cleanup.callback(order.close)
-            learner = self._new_learner(server, link, order)
+            learner = self._new_learner(server, peers, order)
             frames = learner.counters.env_frames
             if learner.finished:
                 finished = "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames"
@@ -208,29 +202,25 @@ class Run:
         _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
         return order.goes_on and not learner.finished and not stop.is_set()
 
-    def _connect(self, stop: Stop) -> Link | None:
-        """Connect to the other learner hosts; return None if `stop` was set before all had joined."""
+    def _connect(self, stop: Stop) -> Peers | None:
+        """Load TensorFlow and connect to other learners; return None if `stop` was set before all had joined."""
         _log.info("run in %s; loading TensorFlow", self.logdir)
         load_tensorflow()
-        from seed_rl.learner.collectives import connect
-        from seed_rl.learner.replicas import make_logical_cpus
         from seed_rl.system import devices
 
         if self.accelerator and not devices.accelerators(self.accelerator):
             kind, found = self.accelerator.upper(), ", ".join(device.name for device in devices.accelerators())
             raise ConfigError(f"TensorFlow finds no {kind} here, only {found or 'the CPU'}; see `seed_rl doctor`")
-        if self.hosts.count > 1:  # before the server, which initialises the devices
-            make_logical_cpus(self.experiment.devices.logical_cpus)
-        return connect(self.hosts, common_settings(self.experiment), stop)
+        return self.peers.connect(self.experiment, stop)
 
-    def _new_learner(self, server: ActorServer, link: Link, order: Order) -> Learner:
+    def _new_learner(self, server: ActorServer, peers: Peers, order: Order) -> Learner:
         import tensorflow as tf
 
         from seed_rl.learner.building import build_learner
         from seed_rl.weights.checkpoints import CheckpointError
 
         try:
-            return build_learner(self.experiment, self._directory, server, link, order, self.sinks)
+            return build_learner(self.experiment, self._directory, server, peers, order, self.sinks)
         except (CannotAct, CannotBuild, CheckpointError) as error:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:
@@ -248,16 +238,6 @@ class Run:
             with contextlib.suppress(ImportError):  # the environments report it
                 registry.permit(module)
         return ActorThreads(count if self.actors == THREADS else 0, logs)
-
-
-def check_run(experiment: Experiment, hosts: int) -> None:
-    """Check that a number of learner hosts can train an experiment.
-
-    Raises:
-      ConfigError: they can't.
-    """
-    if experiment.league and hosts > 1:
-        raise ConfigError(f"a league needs a single learner host, this run has {hosts}")
 
 
 def _with_numbers(address: str) -> str:

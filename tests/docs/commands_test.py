@@ -38,7 +38,7 @@ ELSEWHERE = {
     "kubectl": "needs a cluster",
     "openssl": "tests/transport/conftest.py makes its certificates like this",
     "pip": "downloads packages",
-    "ray": "tests/integration/ray_test.py",
+    "ray": "tests/extras/ray/ray_test.py",
     "sbatch": "needs a cluster; tests/examples_test.py runs the scripts",
     "scripts/": "minutes; the script exists",
     "taskset": "needs many cores",

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.learner.assembly import assemble
-from seed_rl.learner.hosts import ALONE
+from seed_rl.learner.peers import ALONE
 from seed_rl.learner.replicas import whole_reader
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
@@ -23,7 +23,7 @@ from tests.support.deadlines import within
 class InferenceDevices:
     """Several inference threads in the place of devices, each with a store and a part of each batch."""
 
-    hosts = ALONE
+    peers = ALONE
 
     def __init__(self, count):
         self.inference_devices = ("",) * count

@@ -29,9 +29,8 @@ from seed_rl.envs import registry
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import register
-from seed_rl.learner.hosts import Hosts
 from seed_rl.learner.learner import Learner
-from tests.support.ports import free_addresses
+from seed_rl.learner.peers import Peers
 
 
 @register
@@ -147,9 +146,16 @@ def test_a_run_whose_accelerator_is_missing_ends_at_once(small_catch, tmp_path):
         next(run.train())
 
 
-def test_the_wait_for_other_learner_hosts_can_be_ended(small_catch, tmp_path):
-    with Run(small_catch, str(tmp_path), actors=ELSEWHERE, hosts=Hosts(free_addresses(2))) as run:
-        assert list(run.train(STOP)) == []
+class Absent(Peers):
+    """Others that have not come before this learner is to end."""
+
+    def connect(self, experiment, stop):
+        return None
+
+
+def test_a_run_that_ends_before_its_peers_have_come_trains_nothing(small_catch, tmp_path):
+    with Run(small_catch, str(tmp_path), actors=ELSEWHERE, peers=Absent()) as run:
+        assert list(run.train(threading.Event())) == []
 
 
 def test_the_public_interface_loads_tensorflow_for_agents_networks_and_policies_only(monkeypatch):

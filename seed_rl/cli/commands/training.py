@@ -11,19 +11,17 @@ from seed_rl.cli.command import Failure, UsageError, command, run_options
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, continue_run, load, logdir_of
 from seed_rl.cli.display import RunDisplay
 from seed_rl.experiment import Experiment
-from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, find_hosts
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import counted, duration
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ActorFailed
-from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run, check_run
-from seed_rl.system.files import explained
+from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.weights.checkpoints import CheckpointError
 
 OPTIONS = run_options()
-_FAILURES = (ActorFailed, CheckpointError, HostLost)
+_FAILURES = (ActorFailed, CheckpointError)
 _RUN = flags.group(
     "the run",
     flags.directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
@@ -36,25 +34,10 @@ _RUN = flags.group(
     flags.boolean("quiet", False, "Show only warnings and errors."),
     *(option.flags for option in OPTIONS),
 )
-_RAY = flags.group(
-    "Ray",
-    flags.choice("launcher", "local", ["local", "ray"], "What starts the processes."),
-    flags.string("ray_address", "", "host:port; default: RAY_ADDRESS, or a cluster here."),
-    flags.alias("address", "ray_address"),
-    flags.integer("min_actors", 1, "End if fewer are there for five minutes.", lower_bound=1),
-    flags.number("actor_cpus", 1.0, "CPUs that Ray reserves per actor.", lower_bound=0.0),
-    flags.integer("num_learners", 1, "Learner hosts, each on its own node.", lower_bound=1),
-)
 
 
-def _machines(address: str, text: str) -> flags.Flag:
-    return flags.group(
-        "several machines",
-        flags.string("server_address", address, text),
-        flags.comma_separated("learner_hosts", [], "host:port of each learner, or TF_CONFIG."),
-        flags.integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
-        flags.boolean("trusted_network", False, "Trust all machines that reach them."),
-    )
+def _server_address(default: str, text: str) -> flags.Flag:
+    return flags.group("several machines", flags.string("server_address", default, text))
 
 
 @command(
@@ -63,32 +46,18 @@ def _machines(address: str, text: str) -> flags.Flag:
     _RUN,
     flags.SECURITY,
     flags.group("security", flags.TLS_SERVER_NAME),
-    _machines("", "Address for actors; default: a unix socket."),
-    _RAY,
+    _server_address("", "Address for actors; default: a unix socket."),
     flags.EXIT_WITH_PARENT,
     arguments=FILES,
     failures=_FAILURES,
 )
 def train(values: flags.FlagValues, *files: str) -> int:
-    """Trains with a learner and its actors, on this machine or a Ray cluster."""
+    """Trains with a learner and its actors."""
     add_files(values, files)
     continue_run(values)
     experiment = load(values)
     if values.num_actors == flags.AUTO:
-        if values.launcher != "local":
-            raise UsageError("--num_actors=auto is for actors on this machine")
         experiment = with_actors(experiment)
-    if values.launcher == "ray":
-        if values.num_learners > 1:
-            if values.learner_hosts:
-                raise UsageError("--num_learners starts all learner hosts, and --learner_hosts names them: give one")
-            if not values.trusted_network:
-                raise UsageError(f"--num_learners={values.num_learners} needs --trusted_network: {NOT_SECURED}")
-            check_run(experiment, values.num_learners)
-        return _train_on_ray(values, experiment)
-    for flag in ("ray_address", "min_actors", "actor_cpus", "num_learners"):
-        if values[flag].present:
-            raise UsageError(f"--{flag} needs --launcher=ray")
     return _train(values, _new_run(values, experiment, PROCESSES))
 
 
@@ -97,7 +66,7 @@ def train(values: flags.FlagValues, *files: str) -> int:
     EXPERIMENT,
     _RUN,
     flags.SECURITY,
-    _machines(flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
+    _server_address(flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
     arguments=FILES,
     failures=_FAILURES,
 )
@@ -120,13 +89,7 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         actor_arguments=_actor_arguments(values) if actors == PROCESSES else (),
         native_log=True,
         accelerator=values.accelerator or "",
-        hosts=_hosts(values),
     )
-
-
-def _hosts(values: flags.FlagValues) -> Hosts:
-    with explained(UsageError, "--learner_hosts", ValueError):
-        return find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
 
 
 def _actor_arguments(values: flags.FlagValues) -> list[str]:
@@ -138,22 +101,6 @@ def _actor_arguments(values: flags.FlagValues) -> list[str]:
     }
     given = [f"--{flag}={value}" for flag, value in arguments.items() if value]
     return [*given, "--insecure"] if values.insecure else given
-
-
-def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
-    try:
-        from seed_rl.runs.ray.cluster import NoCluster
-        from seed_rl.runs.ray.run import ray_run
-    except ModuleNotFoundError as error:
-        if error.name not in ("ray", "cryptography"):
-            raise
-        raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]' cryptography") from error
-    security = flags.server_security(values, "localhost:0")  # loopback needs no credentials: checks only those given
-    try:
-        with ray_run(values, experiment, logdir_of(values), security, _hosts(values)) as run:
-            return _train(values, run)
-    except NoCluster as error:
-        raise Failure(str(error)) from error
 
 
 def _train(values: flags.FlagValues, run: Run) -> int:
@@ -174,8 +121,8 @@ def _train_open(values: flags.FlagValues, run: Run) -> int:
             if "exit_with_parent" in values and values.exit_with_parent:
                 stop_at_end_of_input(stopped)
             replay = run.experiment.replay
-            # Several hosts must leave together, and a replay that gets saved may have taken an hour to fill.
-            if run.hosts.count == 1 and not (replay and replay.snapshot):
+            # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
+            if run.peers.count == 1 and not (replay and replay.snapshot):
                 stopped.raises, run.on_update = True, stopped.asks
             if values.max_minutes is not None:
                 _stop_after(60 * values.max_minutes, stopped)

@@ -37,8 +37,8 @@ def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
     Raises:
       ConfigError: it can't be repeated.
     """
-    if run.hosts.count > 1:
-        raise ConfigError(f"a recorded or synchronous run needs a single learner host, not {run.hosts.count}")
+    if run.peers.count > 1:
+        raise ConfigError(f"a recorded or synchronous run needs a single learner host, not {run.peers.count}")
     if not run.experiment.env.repeatable:
         raise ConfigError(f"{run.experiment.env.title} does not repeat an episode for the same seed and actions")
     run.order = functools.partial(repeatable, record=record, synchronous=synchronous)

@@ -12,16 +12,18 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
-from seed_rl.learner.hosts import HostLost
-from seed_rl.runs.ray import fleet, hosts
-from seed_rl.runs.ray.cluster import NoCluster, connected
-from seed_rl.runs.ray.fleet import RayActors
+from seed_rl.cli.command import Failure
+from seed_rl.extras.ray import fleet, hosts
+from seed_rl.extras.ray.cluster import NoCluster, connected
+from seed_rl.extras.ray.fleet import RayActors
+from seed_rl.transport.client import LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity
 from tests.support.deadlines import within
 
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
 ON_RAY = (
     "--launcher=ray",
+    "--insecure",
     "--gin_param=Logs.metrics_interval_s=0.2",
     "--gin_param=Actors.groups_per_actor=1",
     "--gin_param=Actors.envs_per_group=1",
@@ -47,7 +49,7 @@ def cluster():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", "/tmp")  # the paths of its sockets have to be short
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", str(pathlib.Path(__file__).resolve().parents[2]))  # for `Lacking`
+        patch.setenv("PYTHONPATH", str(pathlib.Path(__file__).resolve().parents[3]))  # for `Lacking`
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_health_check_period_ms", "1000")
         patch.setenv("RAY_health_check_timeout_ms", f"{1000 * within(1):.0f}")
@@ -131,6 +133,9 @@ def test_learner_hosts_are_placed_on_nodes_of_their_own(cluster, runs, rows, wai
         wait_for(lambda directory=directory: rows(tmp_path / directory), run, timeout=120)
     (other,) = [p for p in processes("--learner_host=1") if "ray::" not in p.cmdline()[0]]
     assert f"--logdir={tmp_path}/run" in other.cmdline()
+    stranger = LearnerClient(re.search(r"serving actors at (\S+)", run.text())[1], ClientSecurity(insecure=True))
+    with contextlib.closing(stranger), pytest.raises(Rejected, match="the learner asks for a token"):
+        stranger.describe(within(10))
     run.process.send_signal(signal.SIGINT)
     assert run.wait() == 128 + signal.SIGINT, run.text()
     assert re.search(r"learner host 1 \([0-9.]+:\d+\) ended with exit code 0", run.text())
@@ -149,7 +154,7 @@ def driver(cluster):
 def test_learner_hosts_that_cannot_run_end_the_run(monkeypatch, wait_for):
     with hosts.other_hosts(2, ["train", "--nonsense"]) as others:
         sentence = r"learner host 1 \([0-9.]+:\d+\) ended with exit code 2: seed_rl train: .*nonsense"
-        with pytest.raises(HostLost, match=sentence):
+        with pytest.raises(Failure, match=sentence):
             wait_for(others.check)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     monkeypatch.setattr(hosts, "_SLOW_SECONDS", 0.1)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seed_rl.learner.hosts import ALONE, HostLost, Hosts, find_hosts, meet
+from seed_rl.extras.hosts.hosts import HostLost, Hosts, find_hosts, meet
 from seed_rl.transport.address import AddressError
 from tests.support.deadlines import within
 from tests.support.ports import free_addresses
@@ -31,15 +31,15 @@ def test_impossible_hosts_are_named(addresses, index, sentence):
 
 
 def test_hosts_are_found_where_launchers_name_them(monkeypatch):
-    assert find_hosts([]) == ALONE
+    assert find_hosts([]) == Hosts()
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
-    assert find_hosts([]) == ALONE, "a single learner in a Job"
+    assert find_hosts([]) == Hosts(), "a single learner in a Job"
     assert find_hosts(PUBLIC, trusted_network=True) == Hosts(PUBLIC, 1, True)
     assert find_hosts(PUBLIC, 0, trusted_network=True).index == 0
     for kind, index in ("chief", 0), ("worker", 1):
         config = {"cluster": {"chief": PUBLIC[:1], "worker": PUBLIC[1:]}, "task": {"type": kind, "index": 0}}
         monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-        assert find_hosts([]) == ALONE, "nobody has asked for several"
+        assert find_hosts([]) == Hosts(), "nobody has asked for several"
         assert find_hosts(["TF_CONFIG"], trusted_network=True) == Hosts(PUBLIC, index, True)
     for text in "", "7", json.dumps({"cluster": {"ps": PUBLIC}, "task": {"type": "ps", "index": 0}}):
         monkeypatch.setenv("TF_CONFIG", text)

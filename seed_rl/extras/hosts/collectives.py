@@ -6,6 +6,7 @@ heartbeats of all hosts; it is used for nothing else. Agents are built in the st
 """
 
 import contextlib
+import dataclasses
 import faulthandler
 import itertools
 import json
@@ -16,15 +17,20 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import psutil
 import tensorflow as tf
 
-from seed_rl.experiment import ConfigError
-from seed_rl.learner.hosts import ALONE, HostLost, Hosts, meet
-from seed_rl.system.signals import OF_SCHEDULERS, Stop
+from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment.config_files import common_settings
+from seed_rl.extras.hosts.hosts import HostLost, Hosts
+from seed_rl.learner.peers import POLL_SECONDS, Peers, Round
+from seed_rl.learner.progress import Counters
+from seed_rl.learner.replicas import make_logical_cpus
+from seed_rl.learner.sources import Batch, Source
+from seed_rl.system.signals import OF_SCHEDULERS
 from seed_rl.transport.address import AddressError
 
 _log = logging.getLogger(__name__)
@@ -41,37 +47,37 @@ _LOST = (
 )
 
 
-class Agreed(NamedTuple):
-    """The step that all hosts take next."""
+class Link(Peers):
+    """A host's end of the collectives. All hosts call the same methods in the same order; each call waits for all.
 
-    leave: bool
-    """Whether to end the run, because at least one host is about to end."""
-    update: bool
-    """Whether to update: all hosts have a batch, and none is about to end."""
-    env_frames: int
-    """Progress of host 0, since schedules must be the same on all hosts."""
+    Every method but `leave` raises `HostLost` if another host is gone.
+    """
 
-
-class Link:
-    """A host's end of the collectives. All hosts call the same methods in the same order; each call waits for all."""
-
-    def __init__(self, hosts: Hosts = ALONE):
-        """The hosts are connected already, see `connect`."""
+    def __init__(self, hosts: Hosts):
+        """The hosts, two or more, are connected already, see `connect`."""
         self.hosts = hosts
+        self._waiting: Batch | None = None  # until all hosts have one
+        self._left = False
         self._keys = itertools.count(1)
         self._own_keys: dict[tuple[Any, ...], int] = {}
 
+    @property
+    def index(self) -> int:
+        return self.hosts.index
+
+    @property
+    def count(self) -> int:
+        return self.hosts.count
+
     def mean(self, nest: Any) -> Any:
-        """Average a nest of float32 tensors over hosts, in a function that is being traced."""
         return tf.nest.map_structure(lambda total: total / self.hosts.count, self._over_hosts(nest, "Add"))
 
     def maximum(self, nest: Any) -> Any:
-        """Return the maxima over hosts of a nest of float32 tensors, in a function that is being traced."""
         return self._over_hosts(nest, "Max")
 
     def _over_hosts(self, nest: Any, merge: str) -> Any:
         tensors = tf.nest.flatten(nest)
-        if self.hosts.count == 1 or not tensors:
+        if not tensors:
             return nest
         joined = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
         parts = tf.split(
@@ -93,30 +99,20 @@ class Link:
             )
 
     def sum(self, array: np.ndarray) -> np.ndarray:
-        """Sum the arrays of all hosts, of int32, int64 or floats.
-
-        Raises:
-          HostLost: another host is gone.
-        """
-        if self.hosts.count == 1:
-            return array
+        """Sum the arrays of all hosts, of int32, int64 or floats."""
         kind = (array.shape, array.dtype)
         if kind not in self._own_keys:
             self._own_keys[kind] = next(self._keys)
-        with self.losses_named():
+        with self.explained():
             return self._reduce(tf.constant(array), self._own_keys[kind]).numpy()
 
     @contextlib.contextmanager
-    def losses_named(self) -> Iterator[None]:
-        """Turn TensorFlow's errors about lost hosts into `HostLost`; for calls of functions with `mean` and `maximum`.
-
-        Raises:
-          HostLost: another host is gone.
-        """
+    def explained(self) -> Iterator[None]:
+        """Turn TensorFlow's errors about lost hosts into `HostLost`."""
         try:
             yield
         except _LOST as error:
-            if self.hosts.count == 1 or not re.search(r"[Cc]ollective|/tensorflow\.\w+Service/", error.message):
+            if not re.search(r"[Cc]ollective|/tensorflow\.\w+Service/", error.message):
                 raise
             _log.debug("%s", " ".join(error.message.split()))
             # Without a number it is the heartbeat to the service on host 0 that failed.
@@ -126,11 +122,7 @@ class Link:
             raise HostLost(f"{name} is gone: {remedy}") from None
 
     def gather(self, own: Mapping[str, Any]) -> list[Any]:
-        """Return the messages of all hosts, JSON values by name, in the order of hosts.
-
-        Raises:
-          HostLost: another host is gone.
-        """
+        """Return the messages of all hosts, JSON values by name, in the order of hosts."""
         text = np.frombuffer(json.dumps(own).encode(), np.uint8)
         count, index = self.hosts.count, self.hosts.index
         lengths = self.sum(np.eye(count, dtype=np.int32)[index] * len(text))
@@ -140,12 +132,6 @@ class Link:
         return [json.loads(row[:length].tobytes()) for row, length in zip(texts, lengths, strict=True)]
 
     def compare(self, own: Mapping[str, Any]) -> None:
-        """Check that all hosts have the same settings, JSON values by name.
-
-        Raises:
-          ConfigError: the settings differ.
-          HostLost: another host is gone.
-        """
         first, *others = self.gather(own)
         for index, other in enumerate(others, 1):
             names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
@@ -155,11 +141,34 @@ class Link:
                 differ = (f"{n} is {first.get(n)!r} on host 0 and {other.get(n)!r} on host {index}" for n in names)
                 raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differ)}")
 
-    def agree(self, *, leave: bool, ready: bool, env_frames: int) -> Agreed:
+    def next(self, source: Source, leave: bool, env_frames: int) -> Round:
+        if self._waiting is None and not leave:
+            self._waiting = source.next(POLL_SECONDS)
+        ready = self._waiting is not None
+        self._left, update, env_frames = self.agree(leave, ready, env_frames)
+        if not update:
+            return Round(None, self._left, env_frames, postponed=ready)
+        batch, self._waiting = self._waiting, None
+        return Round(batch, False, env_frames)
+
+    def leave(self) -> None:
+        if not self._left:
+            self._left, _, _ = self.agree(leave=True, ready=False, env_frames=0)
+
+    def share(self, variables: Mapping[str, Any], counters: Counters) -> None:
+        own = {name: variable.numpy() for name, variable in variables.items()}
+        # They differ where the code of a network or an agent does.
+        self.compare({f"the shape of {name}": f"{a.dtype} {list(a.shape)}" for name, a in own.items()})
+        for variable, array in zip(variables.values(), self.of_first(list(own.values())), strict=True):
+            variable.assign(array)
+        vars(counters).update(self.gather(dataclasses.asdict(counters))[0])
+
+    def agree(self, leave: bool, ready: bool, env_frames: int) -> tuple[bool, bool, int]:
         """Decide on the next step, given whether this host is about to end, whether it has a batch, and its progress.
 
-        Raises:
-          HostLost: another host is gone, and this one is not about to end.
+        Returns:
+          Whether a host is about to end (this one may, even if another is gone); whether to update, because none is and
+          all have a batch; and the progress of host 0.
         """
         try:
             own = np.array([leave, ready, 0 if self.hosts.index else env_frames], np.int64)
@@ -167,15 +176,11 @@ class Link:
         except HostLost:
             if not leave:
                 raise
-            return Agreed(True, False, env_frames)
-        return Agreed(bool(leaving), not leaving and having == self.hosts.count, frames)
+            return True, False, env_frames
+        return bool(leaving), not leaving and having == self.hosts.count, frames
 
     def of_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the arrays of host 0; every host passes its own, of the same shapes and dtypes.
-
-        Raises:
-          HostLost: another host is gone.
-        """
+        """Return the arrays of host 0; every host passes its own, of the same shapes and dtypes."""
         joined = b"".join(array.tobytes() for array in arrays)
         words = np.frombuffer(joined + bytes(-len(joined) % 4), np.int32)
         received = self.sum(words if self.hosts.index == 0 else np.zeros_like(words)).tobytes()
@@ -186,23 +191,12 @@ class Link:
         ]
 
 
-def connect(hosts: Hosts, settings: Mapping[str, Any], stop: Stop) -> Link | None:
-    """Wait for all hosts of a run and compare their settings, see `Link`. TensorFlow must not have been used before.
-
-    Returns:
-      The link to the others; None if `stop` was set.
-
-    Raises:
-      AddressError: this host can't listen at its address, or not at that alone.
-      ConfigError: the settings differ, or TensorFlow has been used before.
-      HostLost: a host did not come, or is gone.
-    """
-    if hosts.count > 1:
-        if not meet(hosts, stop):
-            return None
-        _start_server(hosts)
+def connect(hosts: Hosts, experiment: Experiment) -> Link:
+    """Connect hosts that have met; raises as `Hosts.connect` does."""
+    make_logical_cpus(experiment.devices.logical_cpus)  # before the server, which initialises the devices
+    _start_server(hosts)
     link = Link(hosts)
-    link.compare(settings)
+    link.compare(common_settings(experiment))
     return link
 
 
@@ -252,7 +246,3 @@ def _keep_to_this_machine(port: int) -> None:
                 except OSError as error:
                     reason = f"port {port} can't be closed to other machines: {error.strerror}"
                     raise AddressError(f"{reason}; --trusted_network says that none can reach it") from error
-
-
-NO_OTHERS = Link()
-"""The link of a single learner process."""

@@ -3,7 +3,7 @@
 import pytest
 import ray
 
-from seed_rl.runs.ray.cluster import NoCluster, connected
+from seed_rl.extras.ray.cluster import NoCluster, connected
 
 
 def test_a_node_that_does_not_start_gets_a_sentence(monkeypatch, caplog):

@@ -1,7 +1,6 @@
-"""Several learner processes, one per host, that train one model: their addresses, and the wait until all are up.
+"""The addresses of learner hosts, and the wait until all are up; what they then tell each other is in `collectives`."""
 
-What they then tell each other is in `learner.collectives`.
-"""
+from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -12,6 +11,10 @@ import socket
 import time
 from collections.abc import Sequence
 
+from seed_rl.cli.command import Failure
+from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.learner.peers import ALONE, Peers
+from seed_rl.runs.run import Run
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
 
@@ -31,12 +34,12 @@ _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 1.0
 
 
-class HostLost(Exception):
+class HostLost(Failure):
     """Another learner process is gone, and updates need all of them; the message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Hosts:
+class Hosts(Peers):
     """The learner processes of a run and the index of this one. Each serves its own actors."""
 
     addresses: tuple[str, ...] = ()
@@ -70,9 +73,34 @@ class Hosts:
         """Name a host for people."""
         return f"learner host {index} ({self.addresses[index]})"
 
+    def connect(self, experiment: Experiment, stop: Stop) -> Peers | None:
+        """Wait for all hosts and compare their settings. TensorFlow must not have been used before.
 
-ALONE = Hosts()
-"""A single learner process."""
+        Returns:
+          The link to the others; None if `stop` was set.
+
+        Raises:
+          AddressError: this host can't listen at its address, or not at that alone.
+          ConfigError: the settings differ, or TensorFlow has been used before.
+          HostLost: a host did not come, or is gone.
+        """
+        if self.count == 1:
+            return ALONE
+        from seed_rl.extras.hosts.collectives import connect
+
+        return connect(self, experiment) if meet(self, stop) else None
+
+    def join(self, run: Run) -> None:
+        """Make a run one of these hosts before it is opened; all but the first write into a subdirectory of its own.
+
+        Raises:
+          ConfigError: its experiment needs a single host.
+        """
+        if run.experiment.league and self.count > 1:
+            raise ConfigError(f"a league needs a single learner host, this run has {self.count}")
+        run.peers = self
+        if self.index:
+            run.logdir = os.path.join(run.logdir, f"host-{self.index}")
 
 
 def find_hosts(addresses: Sequence[str], index: int | None = None, trusted_network: bool = False) -> Hosts:

@@ -1,4 +1,7 @@
-"""Several learner hosts on a cluster: Ray places each on a separate node, and the first starts the others."""
+"""Several learner hosts on a cluster: Ray places each on a separate node, and the first starts the others.
+
+What they then do together is another neighbour's, whose flags the others get.
+"""
 
 import contextlib
 import dataclasses
@@ -14,8 +17,11 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.runs.ray.cluster import NoCluster, first_line, why_it_cannot_start
+from seed_rl.cli.command import Failure
+from seed_rl.experiment import Experiment
+from seed_rl.extras.ray.cluster import NoCluster, first_line, why_it_cannot_start
+from seed_rl.learner.peers import Peers
+from seed_rl.system.signals import Stop, StopIf
 from seed_rl.transport.address import unused_port
 
 _log = logging.getLogger(__name__)
@@ -63,8 +69,8 @@ class RayLearner:
 class OtherHosts:
     """The learner hosts that the first one started."""
 
-    hosts: Hosts
-    """All hosts, of which this process is the first."""
+    addresses: tuple[str, ...]
+    """`host:port` of all hosts, of which this process is the first."""
     ends: list[Any]
     """A reference for each of the others to the way it ended."""
     joined: bool = False
@@ -74,15 +80,39 @@ class OtherHosts:
         """Raise an error if one of them has ended.
 
         Raises:
-          HostLost: how it ended.
+          Failure: how it ended.
         """
         for sentence in self.wait(0.0):
-            raise HostLost(sentence)
+            raise Failure(sentence)
 
     def wait(self, seconds: float) -> list[str]:
         """Wait until all have ended, for at most some seconds; return a sentence for each that has."""
         ended = ray.wait(self.ends, num_returns=len(self.ends), timeout=seconds)[0]
-        return [f"{self.hosts.name(self.ends.index(end) + 1)} ended with {_how(end)}" for end in ended]
+        indices = [self.ends.index(end) + 1 for end in ended]
+        return [
+            f"learner host {index} ({self.addresses[index]}) ended with {_how(end)}"
+            for index, end in zip(indices, ended, strict=True)
+        ]
+
+
+class Watched(Peers):
+    """Peers that Ray has started: the end of one, while this learner waits for them, is an error."""
+
+    def __init__(self, peers: Peers, others: OtherHosts):
+        self._peers, self._others = peers, others
+
+    @property
+    def count(self) -> int:
+        return self._peers.count
+
+    def connect(self, experiment: Experiment, stop: Stop) -> Peers | None:
+        def stopped() -> bool:
+            self._others.check()
+            return stop.is_set()
+
+        connected = self._peers.connect(experiment, StopIf(stopped))
+        self._others.joined = connected is not None
+        return connected
 
 
 @contextlib.contextmanager
@@ -111,12 +141,12 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
             addresses = ray.get([each.address.remote() for each in learners])
         except ray.exceptions.RayError as error:
             raise NoCluster(f"a learner can't start: {why_it_cannot_start(error)}") from error
-        hosts = Hosts((RayLearner().address(), *addresses), trusted_network=True)
-        _log.info("learner hosts are at %s", ", ".join(hosts.addresses))
-        flags = [f"--learner_hosts={','.join(hosts.addresses)}", "--trusted_network"]
+        addresses = [RayLearner().address(), *addresses]
+        _log.info("learner hosts are at %s", ", ".join(addresses))
+        flags = [f"--learner_hosts={','.join(addresses)}", "--trusted_network"]
         place = os.getcwd(), os.environ.get(_RUNTIME_ENVIRONMENT, "")
         others = OtherHosts(
-            hosts,
+            tuple(addresses),
             [
                 each.run.remote([*arguments, *flags, f"--learner_host={index}"], *place)
                 for index, each in enumerate(learners, 1)

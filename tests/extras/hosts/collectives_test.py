@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from seed_rl.experiment import ConfigError, config_files
 from seed_rl.experiment.config_files import common_settings
-from seed_rl.learner.collectives import NO_OTHERS, Link
-from seed_rl.learner.hosts import HostLost, Hosts
-from tests.learner.collectives_process import updates
+from seed_rl.extras.hosts.collectives import Link
+from seed_rl.extras.hosts.hosts import HostLost, Hosts
+from tests.extras.hosts.collectives_process import updates
 from tests.support import zygote
 from tests.support.ports import free_addresses
 
@@ -61,24 +61,23 @@ def test_the_settings_that_must_not_differ_are_named(first, second, differences)
 )
 def test_a_lost_host_is_named(message, name):
     sentence = rf"learner {name} \(localhost:\d\) is gone: start all 3 again"
-    with pytest.raises(HostLost, match=sentence), Told().losses_named():
+    with pytest.raises(HostLost, match=sentence), Told().explained():
         raise tf.errors.UnavailableError(None, None, message)
     with pytest.raises(HostLost):
         Told().agree(leave=False, ready=True, env_frames=3)
-    assert Told().agree(leave=True, ready=True, env_frames=3).leave, "a host that ends needs no other for it"
+    assert Told().agree(leave=True, ready=True, env_frames=3)[0], "a host that ends needs no other for it"
 
 
-@pytest.mark.parametrize(("link", "message"), [(Told(), "out of scratch space"), (NO_OTHERS, "Collective ops")])
-def test_other_errors_are_not_taken_for_a_lost_host(link, message):
-    with pytest.raises(tf.errors.InternalError), link.losses_named():
-        raise tf.errors.InternalError(None, None, message)
+def test_other_errors_are_not_taken_for_a_lost_host():
+    with pytest.raises(tf.errors.InternalError), Told().explained():
+        raise tf.errors.InternalError(None, None, "out of scratch space")
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """The arrays that each host of `collectives_process` saved."""
     directory = tmp_path_factory.mktemp("hosts")
-    zygote.run([directory, *free_addresses(2)], module="tests.learner.collectives_process")
+    zygote.run([directory, *free_addresses(2)], module="tests.extras.hosts.collectives_process")
     return [dict(np.load(directory / f"host-{index}.npz")) for index in range(2)]
 
 

@@ -14,9 +14,10 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from seed_rl.experiment import config_files
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.learner.collectives import NO_OTHERS, connect
-from seed_rl.learner.hosts import Hosts
+from seed_rl.extras.hosts.hosts import Hosts
+from seed_rl.learner.peers import ALONE
 from seed_rl.learner.train_step import TrainStep
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
@@ -37,15 +38,15 @@ class Statistician(QuadraticAgent):
         self.mean.assign(moments[0] * steps)
 
 
-def updates(link=NO_OTHERS):
+def updates(peers=ALONE):
     """Results of updates from this host's part of the batches, by name; the second batch has an infinite reward."""
     rng = np.random.default_rng(0)
     rewards, states, weights = rng.normal(size=(LENGTH, BATCH)), rng.normal(size=BATCH), rng.uniform(0.5, 1, BATCH)
     spoiled = rewards.copy()
     spoiled[1, BATCH - 1] = np.inf  # of the last host
-    own = np.split(np.arange(BATCH), link.hosts.count)[link.hosts.index]
+    own = np.split(np.arange(BATCH), peers.count)[peers.index]
     agent, results = Statistician(), {}
-    step = TrainStep(agent, Optimizer(learning_rate=0.05, epsilon=1e-2, clip_norm=1.0), link=link)
+    step = TrainStep(agent, Optimizer(learning_rate=0.05, epsilon=1e-2, clip_norm=1.0), peers=peers)
     for number, batch in enumerate((rewards, spoiled, rewards + 1)):
         update = step(unroll_of(batch[:, own], states[own]), 0.0, weights[own])
         results |= {f"{number} {name}": value for name, value in update.metrics.items()}
@@ -53,7 +54,7 @@ def updates(link=NO_OTHERS):
         results[f"{number} weights"] = np.append(agent.numpy(), agent.mean.numpy())
         results[f"{number} priorities"] = update.priorities
     agent = QuadraticAgent()
-    update = TrainStep(agent, Optimizer(), passes=2, minibatches=2, link=link)(
+    update = TrainStep(agent, Optimizer(), passes=2, minibatches=2, peers=peers)(
         unroll_of(rewards[:, own], states[own]), 0.0, weights[own]
     )
     return results | {
@@ -75,7 +76,7 @@ def open_elsewhere(port):
 
 
 def main(directory, addresses, index, all_done):
-    link = connect(Hosts(addresses, index), {"batch_size": BATCH}, threading.Event())
+    link = Hosts(addresses, index).connect(config_files.load(["catch/vtrace"]), threading.Event())
     arrays = [np.float32(index), np.full((2, 3), index - 0.5), np.array([index == 0] * 3), np.array([7 - index])]
     for received, first in zip(
         link.of_first(arrays), link.gather({"arrays": [a.tolist() for a in arrays]})[0]["arrays"], strict=True

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import ray
 
+from seed_rl.cli.command import Failure
 from seed_rl.transport.address import AddressError, parse_address
 
 _log = logging.getLogger(__name__)
@@ -17,7 +18,7 @@ _log = logging.getLogger(__name__)
 _CONNECT_SECONDS = 10.0
 
 
-class NoCluster(Exception):
+class NoCluster(Failure):
     """No usable Ray cluster was found; one sentence."""
 
 

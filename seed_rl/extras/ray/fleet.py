@@ -18,8 +18,8 @@ import ray
 from seed_rl.actor.loop import Actor
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
+from seed_rl.extras.ray.cluster import first_line, why_it_cannot_start
 from seed_rl.runs.fleet import MAX_FAILURES, STABLE_SECONDS, ActorFailed, Fleet
-from seed_rl.runs.ray.cluster import first_line, why_it_cannot_start
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.system.files import Outage, explained
 from seed_rl.transport.address import parse_address

@@ -1,0 +1,1 @@
+"""Several learner processes, one per host, that train one model: the flags `--learner_hosts` and their like."""
