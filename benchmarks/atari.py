@@ -30,9 +30,9 @@ from benchmarks.runs import BenchmarkRun, in_turn
 from scripts.record_result import write_table
 from seed_rl.envs.atari import ATARI_57, REFERENCES, games
 from seed_rl.experiment import config_files
+from seed_rl.extras.studies.runs import Trial
 from seed_rl.reporting import metrics
 from seed_rl.reporting.text import duration
-from seed_rl.studies.trial import Trial
 
 SETS = {"atari57": ATARI_57, "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert")}
 """Named sets of games: those reported by papers, and five that predict their median score (arXiv:2210.02019)."""

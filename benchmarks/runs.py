@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from benchmarks import BenchmarkError
 from benchmarks.report import commit
 from seed_rl.experiment import config_files
+from seed_rl.extras.studies.runs import Trial
+from seed_rl.extras.studies.sweep import Sweep
 from seed_rl.reporting import metrics
-from seed_rl.studies.sweep import Sweep
-from seed_rl.studies.trial import Trial
 from seed_rl.system.signals import signals
 
 _STARTS = "starts.jsonl"

@@ -27,9 +27,9 @@ from benchmarks.timing import spread
 from scripts.record_result import write_table
 from seed_rl.cli.main import UsageError
 from seed_rl.experiment import Experiment
+from seed_rl.extras.studies.runs import Trial
+from seed_rl.extras.studies.sweep import trials
 from seed_rl.reporting import metrics
-from seed_rl.studies.sweep import trials
-from seed_rl.studies.trial import Trial
 
 QUICK = {"configs": "catch/vtrace", "seeds": 1, "minutes": 0.05, "thresholds": "-1,2", "metrics_interval": 0.2}
 

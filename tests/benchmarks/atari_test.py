@@ -8,7 +8,7 @@ import pytest
 from benchmarks import BenchmarkError, atari
 from benchmarks.__main__ import parse
 from seed_rl.experiment import config_files
-from seed_rl.studies.sweep import Sweep
+from seed_rl.extras.studies.sweep import Sweep
 
 FRAMES = 6_000_000
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import time_to_score
 from benchmarks.__main__ import ALL, APART, BENCHMARKS, main, parse
 from seed_rl.experiment import config_files
-from seed_rl.studies.sweep import Sweep
+from seed_rl.extras.studies.sweep import Sweep
 
 WIDEST = 100
 
