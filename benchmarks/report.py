@@ -1,5 +1,6 @@
 """Reports of benchmarks: JSON with results, hardware and software versions, and text tables."""
 
+import csv
 import datetime
 import json
 import os
@@ -18,6 +19,37 @@ from seed_rl.system.machine import described
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 """Packages whose versions are part of every report."""
+COLUMNS = (
+    "env_frames",
+    "seconds",
+    "episode_return",
+    "episode_length",
+    "episodes",
+    "eval/episode_return",
+    "eval/episode_length",
+    "frames_per_second",
+    "learner_updates",
+    "policy/entropy",
+    "policy/mean_abs_advantage",
+    "policy/mean_value",
+    "policy_lag",
+    "learning/explained_variance",
+    "learning/clipped_share",
+    "learning/clipped_mass",
+    "learning/entropy_share",
+    "replay/size",
+    "replay/ratio",
+    "q/abs_td_error",
+    "q/value",
+    "league/score",
+    "league/members",
+    "loss/total",
+    "loss/entropy",
+    "gradient_norm",
+    "gradient_to_clip",
+    "learning_rate",
+)
+"""Metrics in the tables of recorded runs."""
 
 
 def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,6 +80,16 @@ def write(path: str, content: Mapping[str, Any]) -> None:
     """Write JSON; the file is complete or absent."""
     with complete_or_absent(path) as file:
         file.write(f"{json.dumps(content, indent=2)}\n".encode())
+
+
+def write_table(rows: Sequence[Mapping[str, float]], path: str, known: Sequence[str] = COLUMNS) -> list[str]:
+    """Write the metrics of a run as CSV; return its columns, the `known` ones that the run has."""
+    names = [name for name in known if any(name in row for row in rows)]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_rounded({name: row[name] for name in names if name in row}) for row in rows)
+    return names
 
 
 def _rounded(value: Any) -> Any:

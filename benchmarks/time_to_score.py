@@ -19,14 +19,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks import BenchmarkError, flags
+from benchmarks import flags
 from benchmarks.env import env_rates
-from benchmarks.report import columns, median, number
-from benchmarks.runs import BenchmarkRun, in_turn
+from benchmarks.report import columns, median, number, write_table
+from benchmarks.runs import BenchmarkRun, train_in_turn
 from benchmarks.timing import spread
-from scripts.record_result import write_table
-from seed_rl.cli.main import UsageError
-from seed_rl.experiment import Experiment
 from seed_rl.extras.studies.runs import Trial
 from seed_rl.extras.studies.sweep import trials
 from seed_rl.reporting import metrics
@@ -66,17 +63,13 @@ def _thresholds(text: str) -> list[float]:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train the unfinished runs; return frames and minutes of each experiment to each threshold."""
     directory = arguments.logdir or os.path.join(arguments.output, "time_to_score")
-    try:
-        wanted = trials(arguments.grid, range(1, arguments.seeds + 1))
-    except UsageError as error:
-        raise BenchmarkError(f"--grid: {error}") from error
+    wanted = trials(arguments.grid, range(1, arguments.seeds + 1))
     # Mistakes are reported before the first run.
     races = [_Race(config, trial, directory, arguments) for config in arguments.configs for trial in wanted]
+    train_in_turn(races)
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for race in in_turn(races):
-        row = race.row()
-        print(f"{time.strftime('%H:%M:%S')} {_line(race.name, row)}", flush=True)
-        groups.setdefault(race.group, []).append(row)
+    for race in races:
+        groups.setdefault(race.group, []).append(race.result())
     return {"experiments": [_summary(group, rows, arguments.thresholds) for group, rows in groups.items()]}
 
 
@@ -87,48 +80,50 @@ class _Race(BenchmarkRun):
         """Raises the same errors as `BenchmarkRun`."""
         place = os.path.join(directory, os.path.splitext(config)[0].strip("./").replace("/", "_"))
         super().__init__(config, [f"Logs.metrics_interval_s={arguments.metrics_interval}"], trial, place)
-        self.name = f"{config} {trial.name}"
+        self.title = f"{config} {trial.name}"
         settings = {name: value for name, value in trial.settings.items() if name != "Experiment.seed"}
         self.group = (config, *(f"{name} = {value}" for name, value in settings.items()))
         self._thresholds = arguments.thresholds
-        self._seconds = 60 * arguments.minutes
+        self._seconds, self._deadline = 60 * arguments.minutes, math.inf
         self._curve = os.path.join(arguments.output, f"{os.path.basename(place)}_{trial.name}.csv")
         self._metric = self.experiment.score
 
-    def _is_over(self) -> bool:
+    def is_done(self) -> bool:
+        """Return whether the run has used up its frames or its minutes, or reached the highest threshold."""
         rows = self.rows()
         spent = rows[-1]["seconds"] if rows else 0.0
-        return spent >= self._seconds or first(rows, self._metric, self._thresholds[-1]) is not None
+        reached = first(rows, self._metric, self._thresholds[-1]) is not None
+        return reached or spent >= self._seconds or self.is_finished()
 
-    def train(self, stopped: Callable[[], bool]) -> None:
-        """Train until the run is over; do nothing if it is already."""
-        if not self._is_over():
-            super().train(self._watch(stopped))
+    def begin(self) -> None:
+        """Note the start, and until when to wait for the run."""
+        super().begin()
+        self._deadline = time.monotonic() + self._seconds + _LATE_SECONDS
 
-    def _watch(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
-        """Return a function that says whether to end the run; it reads the metrics when their file has changed."""
-        path = os.path.join(self.logdir, metrics.FILE)
-        deadline = time.monotonic() + self._seconds + _LATE_SECONDS
-        size, over = -1, False
+    def circumstances(self) -> dict[str, Any]:
+        """Return date, commit, load average, and agent steps per second of the environments alone."""
+        actors = self.experiment.actors
+        groups = [actors.envs_per_group] * (actors.num_actors * actors.groups_per_actor)
+        rates = env_rates(self.experiment.env, groups, _ENV_SECONDS, repeats=3)
+        return {**super().circumstances(), "env_steps": statistics.median(rates)}
 
-        def ends() -> bool:
-            nonlocal size, over
-            now = os.path.getsize(path) if os.path.exists(path) else 0
-            if now != size:
-                size, over = now, self._is_over()
-            return over or stopped() or time.monotonic() > deadline
+    def is_over(self) -> bool:
+        """Return whether the run is done, or too late."""
+        return self.is_done() or time.monotonic() > self._deadline
 
-        return ends
+    def end(self, say: Callable[[str], None]) -> None:
+        """Say how far the run has come, and write its curve."""
+        result = self.result()
+        best = "none" if result["best_return"] is None else f"{result['best_return']:.2f}"
+        say(f"{self.title}: {result['frames']:,} frames in {result['minutes']:.1f} minutes, best return {best}")
+        if self.rows():
+            write_table(self.rows(), self._curve)
 
-    def _start(self) -> dict[str, Any]:
-        return {**super()._start(), "env_steps": _env_steps(self.experiment)}
-
-    def row(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """Summarise the run: seed, frames, minutes, returns, times of thresholds, starts, reason for a failure."""
-        rows, failure = self.rows(), self.failure()
-        if rows:
-            os.makedirs(os.path.dirname(self._curve), exist_ok=True)
-            write_table(rows, self._curve)
+        rows, failure = self.rows(), self.failure
+        if not failure and not self.is_done():
+            failure = f"stopped {_LATE_SECONDS / 60:.0f} minutes after its budget, most of which it did not train"
         returns = [row[self._metric] for row in rows if self._metric in row]
         if not failure and not self._is_over() and not self.is_finished():
             failure = f"stopped {_LATE_SECONDS / 60:.0f} minutes after its budget, most of which it did not train"
@@ -154,20 +149,6 @@ def first(rows: Sequence[Mapping[str, float]], metric: str, threshold: float) ->
         if metrics.settled_return(row, metric) >= threshold:
             return {"frames": row["env_frames"], "minutes": row["seconds"] / 60}
     return None
-
-
-def _env_steps(experiment: Experiment) -> float:
-    """Measure agent steps per second of the experiment's environments alone."""
-    actors = experiment.actors
-    groups = [actors.envs_per_group] * (actors.num_actors * actors.groups_per_actor)
-    return statistics.median(env_rates(experiment.env, groups, _ENV_SECONDS, repeats=3))
-
-
-def _line(name: str, row: Mapping[str, Any]) -> str:
-    if "failure" in row:
-        return f"{name} failed: {row['failure']}"
-    best = "none" if row["best_return"] is None else f"{row['best_return']:.2f}"
-    return f"{name}: {row['frames']:,} frames in {row['minutes']:.1f} minutes, best return {best}"
 
 
 def _summary(group: Sequence[str], rows: Sequence[Mapping[str, Any]], thresholds: Sequence[float]) -> dict[str, Any]:

@@ -54,10 +54,15 @@ class Run:
         """Names the run in messages."""
         self.failure: str | None = None
         """Why the last process failed, if it did."""
+        self._read: tuple[int, list[dict[str, float]]] = 0, []
 
     def rows(self) -> list[dict[str, float]]:
-        """Return the rows of metrics so far."""
-        return metrics.read(self.logdir) if os.path.isfile(os.path.join(self.logdir, metrics.FILE)) else []
+        """Return the rows of metrics so far; the file is read again only if its size has changed."""
+        path = os.path.join(self.logdir, metrics.FILE)
+        size = os.path.getsize(path) if os.path.isfile(path) else 0
+        if size != self._read[0]:
+            self._read = size, metrics.read(self.logdir)
+        return self._read[1]
 
     def is_finished(self) -> bool:
         """Return whether the run has been trained to its end with these arguments."""

@@ -21,7 +21,6 @@ from seed_rl.extras.studies.runs import Run, Trial, train_all
 from seed_rl.extras.studies.search_space import Space, read_space, text_of
 from seed_rl.extras.studies.study import Column, Study
 from seed_rl.foreign import printable
-from seed_rl.reporting import metrics
 from seed_rl.reporting.text import short
 from seed_rl.system.files import explained, locked
 
@@ -52,23 +51,19 @@ class _Suggested(Run):
         self.title = f"{trial.name} ({', '.join(f'{_head(name)}={text}' for name, text in trial.settings.items())})"
         self._suggested, self._experiment = suggested, search.experiment
         self._step = suggested.study.get_trials()[suggested.number].last_step or 0
-        self._size, self._is_pruned = 0, False
+        self._is_pruned = False
 
     def is_over(self) -> bool:
         """Report new scores to the pruner, and return whether it prunes the trial.
 
         The score at a step is taken from the first row after it, because rows don't fall on the same frames.
         """
-        path = os.path.join(self.logdir, metrics.FILE)
-        size = os.path.getsize(path) if os.path.exists(path) else 0
-        if self._is_pruned or size == self._size:
-            return self._is_pruned
-        self._size, before = size, self._step
-        for frames, score in _scores(self, self._experiment):
+        before = self._step
+        for frames, score in [] if self._is_pruned else _scores(self, self._experiment):
             while self._step < min(STEPS, int(STEPS * frames / self._experiment.total_frames)):
                 self._step += 1
                 self._suggested.report(score, self._step)
-        self._is_pruned = before < self._step < STEPS and self._suggested.should_prune()
+        self._is_pruned = self._is_pruned or (before < self._step < STEPS and self._suggested.should_prune())
         return self._is_pruned
 
     def end(self, say: Callable[[str], None]) -> None:
