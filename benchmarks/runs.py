@@ -33,7 +33,9 @@ class BenchmarkRun(Run):
           BenchmarkError: the log directory holds a run with another configuration.
         """
         self.experiment = config_files.load([config], [*bindings, *trial.bindings])
-        super().__init__(trial, [f"--gin_file={config}", *(f"--gin_param={binding}" for binding in bindings)], directory)
+        super().__init__(
+            trial, [f"--gin_file={config}", *(f"--gin_param={binding}" for binding in bindings)], directory
+        )
         found = config_files.differences_from_saved(self.experiment, self.logdir)
         if found:
             raise BenchmarkError(f"{self.logdir} holds a run with another configuration: {'; '.join(found)}")

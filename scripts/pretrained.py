@@ -18,7 +18,7 @@ from seed_rl.studies.plot import plot_curves
 from seed_rl.system.native_output import load_tensorflow
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # for `scripts`, which is not installed
+sys.path.insert(0, str(ROOT))  # for `benchmarks` and `scripts`, which are not installed
 COLUMNS = ("env_frames", "seconds", "episode_return", "eval/episode_return")
 LARGEST = {"model.safetensors": 4_000_000, "replay.mp4": 2_000_000}
 """Largest size in bytes of each file that a policy must have."""
@@ -28,8 +28,8 @@ CURVE = "\n![Learning curve](curve.png)\n"
 def add(arguments: argparse.Namespace) -> int:
     """Publish a policy in docs/pretrained, with its learning curve."""
     load_tensorflow()
+    from benchmarks.report import write_table
     from scripts import pages
-    from scripts.record_result import write_table
     from seed_rl.studies import hub
 
     folder = pretrained.ROOT / arguments.name
