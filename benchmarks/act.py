@@ -8,10 +8,11 @@ that thread, has a separate column.
 """
 
 import argparse
+import statistics
 from typing import Any
 
 from benchmarks import experiments, flags
-from benchmarks.parts import ActStepPart, num_weights
+from benchmarks.parts import ActStepPart
 from benchmarks.report import columns, median
 from benchmarks.timing import milliseconds, ratio, spread
 
@@ -37,18 +38,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             works = (part.act, part.network_alone(jit_compile=False), part.network_alone(jit_compile=True))
             named = dict(zip(TIMES, (*works, part.advance), strict=True))
             times = milliseconds(named, arguments.seconds, arguments.repeats)
-            cell = {"network": network, "dtype": dtype, "batch": batch, "weights": num_weights(agent)}
-            cells.append({**cell, **_values(times, batch)})
+            alone = min(times["graph"], times["xla"], key=statistics.median)
+            cell = {
+                "milliseconds": {name: spread(values) for name, values in times.items()},
+                "ratio": ratio(times["act"], alone),
+                "agent_steps": spread([1e3 * batch / value for value in times["act"]]),
+            }
+            cells.append({"network": network, "dtype": dtype, "batch": batch, **cell})
     return {"act": cells}
-
-
-def _values(times: dict[str, list[float]], batch: int) -> dict[str, Any]:
-    alone = min(("graph", "xla"), key=lambda name: spread(times[name])["median"])
-    return {
-        "milliseconds": {name: spread(values) for name, values in times.items()},
-        "ratio": ratio(times["act"], times[alone]),
-        "agent_steps": spread([1e3 * batch / value for value in times["act"]]),
-    }
 
 
 def table(result: dict[str, Any]) -> str:

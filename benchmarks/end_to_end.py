@@ -10,38 +10,25 @@ ceiling.
 """
 
 import argparse
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import BenchmarkError, flags
-from benchmarks.env import env_rates
+from benchmarks.env import rate_of
 from benchmarks.experiments import PRESETS, Recipe
 from benchmarks.parts import LearnerPart
 from benchmarks.report import columns, median
 from benchmarks.timing import milliseconds, ratio, spread
-from seed_rl.experiment import Experiment
-from seed_rl.reporting import metrics
-from seed_rl.system.children import how_it_ended
+from seed_rl.extras.studies.runs import Run, Trial
 
 COMPONENTS = ("env", "act", "train")
 
-QUICK = {
-    "presets": "catch",
-    "settle": 0.5,
-    "run_seconds": 1.0,
-    "metrics_interval": 0.2,
-    "seconds": 0.3,
-    "repeats": 1,
-}
+QUICK = {"presets": "catch", "settle": 0.5, "run_seconds": 1.0, "metrics_interval": 0.2, "seconds": 0.3, "repeats": 1}
 
 _START_SECONDS = 180.0
-_STOP_SECONDS = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,11 +64,24 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure all rates in agent steps per second trained on; evaluation environments reduce those of env and act."""
     experiment = recipe.load()
-    components = _Components(experiment, arguments.seconds)
-    before, around, whole = components.rates(), [], []
+    learner = LearnerPart(experiment)
+    works = dict(zip(("act", "train"), learner.step_by_step(), strict=True))
+
+    def rates() -> dict[str, float]:
+        actors = experiment.actors
+        env = rate_of(experiment, arguments.seconds)
+        times = milliseconds(works, arguments.seconds, repeats=3)
+        per_second = {name: 1e3 / statistics.median(each) for name, each in times.items()}
+        return {
+            "env": env * actors.num_training_envs / actors.num_envs,
+            "act": per_second["act"] * learner.steps_per_act,
+            "train": per_second["train"] * learner.steps_per_update,
+        }
+
+    before, around, whole = rates(), [], []
     for _ in range(arguments.repeats):
         whole.append(run_rate(recipe, arguments))
-        after = components.rates()
+        after = rates()
         around.append({part: statistics.mean([before[part], after[part]]) for part in COMPONENTS})
         before = after
     return {
@@ -109,27 +109,21 @@ def shares(components: Sequence[dict[str, float]], whole: Sequence[float]) -> di
     }
 
 
-class _Components:
-    """The components of an experiment, compiled once for repeated measurements."""
+class _Measured(Run):
+    """A run that ends once it has been measured."""
 
-    def __init__(self, experiment: Experiment, seconds: float):
-        self._experiment = experiment
-        self._seconds = seconds
-        self._learner = LearnerPart(experiment)
-        self._act, self._train = self._learner.step_by_step()
+    def __init__(self, directory: str, recipe: Recipe, arguments: argparse.Namespace):
+        interval = f"--gin_param=Logs.metrics_interval_s={arguments.metrics_interval}"
+        super().__init__(Trial("run", {}), ["--total_frames=1000000000000", interval, *recipe.flags()], directory)
+        self._settle, self._seconds = arguments.settle, arguments.run_seconds
 
-    def rates(self) -> dict[str, float]:
-        actors = self._experiment.actors
-        groups = [actors.envs_per_group] * (actors.num_actors * actors.groups_per_actor)
-        learned_from = actors.num_training_envs / actors.num_envs
-        env = statistics.median(env_rates(self._experiment.env, groups, self._seconds, repeats=3))
-        times = milliseconds({"act": self._act, "train": self._train}, self._seconds, repeats=3)
-        act, train = (1e3 / statistics.median(times[name]) for name in ("act", "train"))
-        return {
-            "env": learned_from * env,
-            "act": act * self._learner.steps_per_act,
-            "train": train * self._learner.steps_per_update,
-        }
+    def measured(self) -> list[dict[str, float]]:
+        """Return the rows to measure."""
+        return settled(self.rows(), self._settle)
+
+    def is_over(self) -> bool:
+        """Return whether the rows span the time to measure."""
+        return bool(self.measured()) and duration(self.measured()) >= self._seconds
 
 
 def run_rate(recipe: Recipe, arguments: argparse.Namespace) -> float:
@@ -139,31 +133,14 @@ def run_rate(recipe: Recipe, arguments: argparse.Namespace) -> float:
       BenchmarkError: the run ended, or did not settle in time.
     """
     limit = _START_SECONDS + arguments.settle + arguments.run_seconds
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as logdir:
-        printed = os.path.join(logdir, "output")
-        train = [sys.executable, "-m", "seed_rl", "train", f"--logdir={logdir}", "--total_frames=1000000000000"]
-        train += [f"--gin_param=Logs.metrics_interval_s={arguments.metrics_interval}", *recipe.flags()]
-        with open(printed, "wb") as output:
-            # `timeout` ends the run even if this process is killed.
-            command = ["timeout", f"--kill-after={_STOP_SECONDS}", f"{limit + _STOP_SECONDS}", *train]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        try:
-            deadline = time.monotonic() + limit
-            while time.monotonic() < deadline:
-                if process.poll() is not None:
-                    raise BenchmarkError(f"seed_rl train failed: {how_it_ended(process.returncode, printed)}")
-                rows = settled(_rows(logdir), arguments.settle)
-                if rows and duration(rows) >= arguments.run_seconds:
-                    return (rows[-1]["agent_steps"] - rows[0]["agent_steps"]) / duration(rows)
-                time.sleep(0.1)
-        finally:
-            process.terminate()
-            process.wait()
-    raise BenchmarkError(f"seed_rl train didn't settle within {limit:.0f} s")
-
-
-def _rows(logdir: str) -> list[dict[str, float]]:
-    return metrics.read(logdir) if os.path.exists(os.path.join(logdir, metrics.FILE)) else []
+    deadline = time.monotonic() + limit
+    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
+        run = _Measured(directory, recipe, arguments)
+        run.train(lambda: time.monotonic() > deadline, lambda text: None)
+        if not run.is_over():
+            raise BenchmarkError(f"seed_rl train failed: {run.failure or f'it did not settle within {limit:.0f} s'}")
+        rows = run.measured()
+        return (rows[-1]["agent_steps"] - rows[0]["agent_steps"]) / duration(rows)
 
 
 def settled(rows: Sequence[dict[str, float]], settle: float) -> list[dict[str, float]]:

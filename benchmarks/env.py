@@ -7,6 +7,7 @@ Frames include action repeats.
 import argparse
 import dataclasses
 import os
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from benchmarks.report import columns, median
 from benchmarks.timing import spread
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild, EnvConfig, random_play
+from seed_rl.experiment import Experiment
 from seed_rl.specs import EnvDescription
 from seed_rl.types import EnvOutput
 
@@ -89,6 +91,13 @@ def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, rep
     finally:
         for env in envs:
             env.close()
+
+
+def rate_of(experiment: Experiment, seconds: float) -> float:
+    """Measure agent steps per second of all of an experiment's environments: the median of three repeats."""
+    actors = experiment.actors
+    groups = [actors.envs_per_group] * (actors.num_actors * actors.groups_per_actor)
+    return statistics.median(env_rates(experiment.env, groups, seconds, repeats=3))
 
 
 def _steps_per_second(outputs: Iterator[EnvOutput], deadline: float) -> float:

@@ -20,33 +20,11 @@ from seed_rl.system.machine import described
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 """Packages whose versions are part of every report."""
 COLUMNS = (
-    "env_frames",
-    "seconds",
-    "episode_return",
-    "episode_length",
-    "episodes",
-    "eval/episode_return",
-    "eval/episode_length",
-    "frames_per_second",
-    "learner_updates",
-    "policy/entropy",
-    "policy/mean_abs_advantage",
-    "policy/mean_value",
-    "policy_lag",
-    "learning/explained_variance",
-    "learning/clipped_share",
-    "learning/clipped_mass",
-    "learning/entropy_share",
-    "replay/size",
-    "replay/ratio",
-    "q/abs_td_error",
-    "q/value",
-    "league/score",
-    "league/members",
-    "loss/total",
-    "loss/entropy",
-    "gradient_norm",
-    "gradient_to_clip",
+    *("env_frames", "seconds", "episode_return", "episode_length", "episodes", "eval/episode_return"),
+    *("eval/episode_length", "frames_per_second", "learner_updates", "policy/entropy", "policy/mean_abs_advantage"),
+    *("policy/mean_value", "policy_lag", "learning/explained_variance", "learning/clipped_share"),
+    *("learning/clipped_mass", "learning/entropy_share", "replay/size", "replay/ratio", "q/abs_td_error", "q/value"),
+    *("league/score", "league/members", "loss/total", "loss/entropy", "gradient_norm", "gradient_to_clip"),
     "learning_rate",
 )
 """Metrics in the tables of recorded runs."""
@@ -105,24 +83,17 @@ def _rounded(value: Any) -> Any:
 
 def hardware() -> dict[str, Any]:
     """Describe this machine: available `cores`, `processor`, `memory_gb` (10^9 bytes), `accelerators`."""
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        "processor": described(),
-        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
-        "accelerators": _accelerators(),
-    }
-
-
-def _accelerators() -> list[str]:
-    """Return the names of the GPUs and TPUs known to TensorFlow."""
     import tensorflow as tf
 
     from seed_rl.system import devices
 
-    return [
-        str(tf.config.experimental.get_device_details(device).get("device_name", device.name))
-        for device in devices.accelerators()
-    ]
+    details = [(tf.config.experimental.get_device_details(each), each.name) for each in devices.accelerators()]
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": described(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "accelerators": [str(known.get("device_name", name)) for known, name in details],
+    }
 
 
 def commit() -> str | None:
@@ -146,22 +117,15 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
       headers: column headings, which may have several lines.
       rows: cells of each row.
     """
-    split = [header.split("\n") for header in headers]
-    height = max(len(lines) for lines in split)
-    padded = [[""] * (height - len(lines)) + lines for lines in split]
-    cells = [[row[column] for row in rows] for column in range(len(headers))]
-    widths = [max(map(len, [*lines, *column])) for lines, column in zip(split, cells, strict=True)]
-    right = [all(_is_number(cell) for cell in column) for column in cells]
-
-    def line(row: Sequence[str]) -> str:
-        aligned = (
-            cell.rjust(width) if to_the_right else cell.ljust(width)
-            for cell, width, to_the_right in zip(row, widths, right, strict=True)
-        )
-        return "  ".join(aligned).rstrip()
-
-    head = [line([lines[n] for lines in padded]) for n in range(height)]
-    return "\n".join([*head, "  ".join("-" * width for width in widths), *map(line, rows)])
+    height = 1 + max(header.count("\n") for header in headers)
+    heads = [("\n" * (height - 1 - header.count("\n")) + header).split("\n") for header in headers]
+    cells = [[row[n] for row in rows] for n in range(len(headers))]
+    drawn = []
+    for head, column in zip(heads, cells, strict=True):
+        width = max(map(len, [*head, *column]))
+        align = str.rjust if all(map(_is_number, column)) else str.ljust
+        drawn.append([*(align(line, width) for line in head), "-" * width, *(align(cell, width) for cell in column)])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*drawn, strict=True))
 
 
 def number(value: float) -> str:

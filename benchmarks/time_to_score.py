@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import flags
-from benchmarks.env import env_rates
+from benchmarks.env import rate_of
 from benchmarks.report import columns, median, number, write_table
 from benchmarks.runs import BenchmarkRun, train_in_turn
 from benchmarks.timing import spread
@@ -30,7 +30,6 @@ from seed_rl.reporting import metrics
 
 QUICK = {"configs": "catch/vtrace", "seeds": 1, "minutes": 0.05, "thresholds": "-1,2", "metrics_interval": 0.2}
 
-_ENV_SECONDS = 3.0
 _LATE_SECONDS = 600.0  # extra time for start-up and the last checkpoint
 
 
@@ -85,6 +84,7 @@ class _Race(BenchmarkRun):
         self.group = (config, *(f"{name} = {value}" for name, value in settings.items()))
         self._thresholds = arguments.thresholds
         self._seconds, self._deadline = 60 * arguments.minutes, math.inf
+        self._env_seconds = min(3.0, self._seconds / 20)
         self._curve = os.path.join(arguments.output, f"{os.path.basename(place)}_{trial.name}.csv")
         self._metric = self.experiment.score
 
@@ -102,10 +102,7 @@ class _Race(BenchmarkRun):
 
     def circumstances(self) -> dict[str, Any]:
         """Return date, commit, load average, and agent steps per second of the environments alone."""
-        actors = self.experiment.actors
-        groups = [actors.envs_per_group] * (actors.num_actors * actors.groups_per_actor)
-        rates = env_rates(self.experiment.env, groups, _ENV_SECONDS, repeats=3)
-        return {**super().circumstances(), "env_steps": statistics.median(rates)}
+        return {**super().circumstances(), "env_steps": rate_of(self.experiment, self._env_seconds)}
 
     def is_over(self) -> bool:
         """Return whether the run is done, or too late."""
