@@ -13,7 +13,7 @@ import os
 import pathlib
 import re
 import time
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -23,6 +23,7 @@ from benchmarks import BenchmarkError, flags
 from benchmarks.experiments import Recipe
 from benchmarks.parts import ActStepPart
 from benchmarks.report import columns, number
+from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.extras.planning.measuring import blank_unroll
@@ -32,15 +33,9 @@ from seed_rl.system import devices
 DEVICES = {"v5e": "v5e:2x2", "h200": "h200.txtpb"}
 """What the compiler aims at: kind and arrangement of TPU chips, or the file in this directory that describes a GPU."""
 EXPERIMENTS = {
-    "catch/vtrace": Recipe("catch/vtrace"),
-    "memory/r2d2": Recipe("memory/r2d2"),
-    "gym/pendulum": Recipe("gym/pendulum"),
-    "atari/vtrace": Recipe("atari/vtrace"),
-    "atari/vtrace_fast": Recipe("atari/vtrace_fast"),
-    "gym/acrobot": Recipe("gym/acrobot"),
-    "atari/r2d2": Recipe("atari/r2d2"),
+    **{name: Recipe(name) for name in ("catch/vtrace", "memory/r2d2", "gym/pendulum", "gym/acrobot")},
+    **{name: Recipe(name) for name in ("atari/vtrace", "atari/vtrace_fast", "atari/r2d2", "atari/vtrace_deep")},
     "atari/r2d2 bf16": Recipe("atari/r2d2", ("R2D2.dtype = 'mixed_bfloat16'",)),
-    "atari/vtrace_deep": Recipe("atari/vtrace_deep"),
     "atari/vtrace_deep bf16": Recipe("atari/vtrace_deep", ("VTrace.dtype = 'mixed_bfloat16'",)),
     "dmlab/vtrace": Recipe("dmlab/vtrace"),
     "football/vtrace": Recipe("football/vtrace_checkpoints"),
@@ -69,45 +64,30 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for name in arguments.experiments:
             experiment = EXPERIMENTS[name].load()
             for kind in arguments.programs:
-                program = _act(experiment, arguments.environments) if kind == "act" else _update(experiment)
+                program, store = _act(experiment, arguments.environments) if kind == "act" else _update(experiment)
+                hlo = program[0].experimental_get_compiler_ir(*program[1])(stage="hlo_serialized")
+                whole = Sizes.of(experiment, experiment.build_agent()).store_nbytes
                 for device in arguments.devices:
                     started = time.monotonic()
-                    cell = {"experiment": name, "program": kind, "device": device, **_compiled(program, device)}
-                    cells.append({**cell, "compile_seconds": time.monotonic() - started})
+                    cell = {"experiment": name, "program": kind, "device": device, **_compiled(hlo, store, device)}
+                    seconds = time.monotonic() - started
+                    cells.append({**cell, "experiment_store_nbytes": whole, "compile_seconds": seconds})
                     print(f"{name} {kind} for {device}: {cell.get('refused', 'compiled')}", flush=True)
     return {"programs": cells}
 
 
-class _Program(NamedTuple):
-    hlo: bytes
-    largest: tf.Variable | None
-    """Largest variable of the unroll store; None if it has no store."""
-    store_nbytes: int
-    """Size of the store it is compiled with, bytes."""
-    experiment_store_nbytes: int
-    """Size of the complete experiment's store, bytes."""
+def _act(experiment: Experiment, environments: int) -> tuple[Any, UnrollStore]:
+    part = ActStepPart(experiment, experiment.build_agent(), environments)
+    return part.program(), part.store
 
 
-def _act(experiment: Experiment, environments: int) -> _Program:
-    agent = experiment.build_agent()
-    part = ActStepPart(experiment, agent, environments)
-    largest = max(part.store.variables, key=lambda variable: variable.shape.num_elements())
-    return _Program(_hlo(*part.program()), largest, part.store.nbytes, Sizes.of(experiment, agent).store_nbytes)
-
-
-def _update(experiment: Experiment) -> _Program:
+def _update(experiment: Experiment) -> tuple[Any, None]:
     agent, batch = experiment.build_agent(), experiment.batch_size
-    passes, minibatches = experiment.passes, experiment.minibatches
-    step = TrainStep(agent, experiment.optimizer, passes=passes, minibatches=minibatches)
-    program = step.program(blank_unroll(agent, batch), np.ones(batch, np.float32))
-    return _Program(_hlo(*program), None, 0, Sizes.of(experiment, agent).store_nbytes)
+    step = TrainStep(agent, experiment.optimizer, passes=experiment.passes, minibatches=experiment.minibatches)
+    return step.program(blank_unroll(agent, batch), np.ones(batch, np.float32)), None
 
 
-def _hlo(function: Any, values: tuple[Any, ...]) -> bytes:
-    return function.experimental_get_compiler_ir(*values)(stage="hlo_serialized")
-
-
-def _compiled(program: _Program, device: str) -> dict[str, Any]:
+def _compiled(hlo: bytes, store: UnrollStore | None, device: str) -> dict[str, Any]:
     """Compile a program for one chip. JAX has no public way for programs that are not its own; its internals are here.
 
     Raises:
@@ -118,7 +98,7 @@ def _compiled(program: _Program, device: str) -> dict[str, Any]:
     from jax._src.lib import _jax, xla_client
 
     with mlir.make_ir_context():
-        module = _without_copies(_jax.mlir.hlo_to_stablehlo(program.hlo))
+        module = _without_copies(_jax.mlir.hlo_to_stablehlo(hlo))
     options = xla_client.CompileOptions()
     options.num_replicas = options.num_partitions = 1
     options.device_assignment = xla_client.DeviceAssignment.create(np.array([[target.id]], np.int32))
@@ -127,12 +107,12 @@ def _compiled(program: _Program, device: str) -> dict[str, Any]:
     except _jax.JaxRuntimeError as error:
         return {"refused": str(error).splitlines()[0]}
     memory, text = executable.get_compiled_memory_stats(), executable.hlo_modules()[0].to_string()
+    largest = store and max(store.variables, key=lambda variable: variable.shape.num_elements())
     return {
         "argument_nbytes": memory.argument_size_in_bytes,
         "temporary_nbytes": memory.temp_size_in_bytes,
-        "store_nbytes": program.store_nbytes,
-        "experiment_store_nbytes": program.experiment_store_nbytes,
-        "as_large_as_the_store": [] if program.largest is None else results_like(text, program.largest),
+        "store_nbytes": store.nbytes if store else 0,
+        "as_large_as_the_store": results_like(text, largest) if largest is not None else [],
     }
 
 

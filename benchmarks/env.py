@@ -5,6 +5,7 @@ Frames include action repeats.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import statistics
@@ -76,21 +77,19 @@ def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, rep
       EnvironmentFailed: an environment raised an error.
     """
     envs = [config.make(size) for size in group_sizes]
-    try:
+    with contextlib.ExitStack() as cleanup, ThreadPoolExecutor(len(envs)) as pool:
+        for env in envs:
+            cleanup.callback(env.close)
         played = [random_play(env, config.spec(), seed) for seed, env in enumerate(envs)]
         for outputs in played:
             next(outputs)
-        with ThreadPoolExecutor(len(envs)) as pool:
 
-            def steps_per_second(duration: float) -> float:
-                deadline = time.monotonic() + duration
-                return sum(pool.map(_steps_per_second, played, [deadline] * len(envs)))
+        def steps_per_second(duration: float) -> float:
+            deadline = time.monotonic() + duration
+            return sum(pool.map(_steps_per_second, played, [deadline] * len(envs)))
 
-            steps_per_second(0.1 * seconds)
-            return [steps_per_second(seconds / repeats) for _ in range(repeats)]
-    finally:
-        for env in envs:
-            env.close()
+        steps_per_second(0.1 * seconds)
+        return [steps_per_second(seconds / repeats) for _ in range(repeats)]
 
 
 def rate_of(experiment: Experiment, seconds: float) -> float:

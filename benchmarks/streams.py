@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
@@ -122,20 +122,24 @@ def measure(
       BenchmarkError: a part failed, or nothing was answered within a repeat.
     """
     with contextlib.ExitStack() as cleanup:
+        pool = cleanup.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
         directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl-"))
         server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
         service.start()
         cleanup.callback(service.stop)
         address = server.start()
         cleanup.callback(server.stop, grace=1)
-        generator = _Generator(address, load)
-        cleanup.callback(generator.kill)
-        _wait_for_streams(server, service, generator, load)
+        sent = pool.submit(_generate, address, load)
+        deadline, two_each = time.monotonic() + _START_SECONDS, 2 * load.streams * load.group_size
+        while len(server.streams) < load.streams or service.stats.agent_steps < two_each:
+            time.sleep(0.01)
+            if sent.done() or time.monotonic() > deadline:
+                raise BenchmarkError(f"{len(server.streams)} of {load.streams} streams opened")
         time.sleep(settle)
-        counts = [_counts(service, generator, load)]
+        counts = [_counts(service, load)]
         for _ in range(repeats):
             time.sleep(seconds / repeats)
-            counts.append(_counts(service, generator, load))
+            counts.append(_counts(service, load))
         service.raise_failure()
         if (failed := failure()) is not None:
             raise BenchmarkError(f"the learner failed: {failed}") from failed
@@ -143,7 +147,7 @@ def measure(
             raise BenchmarkError(f"{missing} of {load.streams} streams ended early")
         service.stop()
         server.stop(grace=1)
-        due, answered = generator.times()
+        due, answered = sent.result()
     windows = []
     for before, after in itertools.pairwise(counts):
         inside = (answered >= before[0]) & (answered < after[0])
@@ -153,7 +157,7 @@ def measure(
     return windows
 
 
-def _counts(service: CentralInference, generator: _Generator, load: Load) -> np.ndarray:
+def _counts(service: CentralInference, load: Load) -> np.ndarray:
     """Return the current values of the fields of a `Window` from `seconds` on; the first is the monotonic clock."""
     numbers = {thread.native_id: thread.name for thread in threading.enumerate()}
     cpu = {SERVER_THREAD: 0.0, INFERENCE_THREAD: 0.0}
@@ -161,58 +165,18 @@ def _counts(service: CentralInference, generator: _Generator, load: Load) -> np.
         name = numbers.get(thread.id, "")
         if name in cpu:
             cpu[name] += thread.user_time + thread.system_time
-    steps = service.stats.agent_steps
+    children = [child.cpu_times() for child in psutil.Process().children()]  # the generator, and idle ones
+    used, steps = sum(each.user + each.system for each in children), service.stats.agent_steps
     counts = steps // load.group_size, steps, service.stats.batches
-    return np.array([time.monotonic(), *counts, time.process_time(), *cpu.values(), generator.cpu_seconds()])
+    return np.array([time.monotonic(), *counts, time.process_time(), *cpu.values(), used])
 
 
-def _wait_for_streams(server: ActorServer, service: CentralInference, generator: _Generator, load: Load) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    two_each = 2 * load.streams * load.group_size
-    while len(server.streams) < load.streams or service.stats.agent_steps < two_each:
-        time.sleep(0.01)
-        if not generator.alive or time.monotonic() > deadline:
-            raise BenchmarkError(f"{len(server.streams)} of {load.streams} streams opened")
+def _generate(address: str, load: Load) -> tuple[np.ndarray, np.ndarray]:
+    """Send until the server ends the streams.
 
-
-class _Generator:
-    """The process of a load generator, which ends when the server ends its streams."""
-
-    def __init__(self, address: str, load: Load):
-        spawn = multiprocessing.get_context("spawn")
-        self._times, theirs = spawn.Pipe(duplex=False)
-        self._process = spawn.Process(target=_generate, args=(address, load, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    @property
-    def alive(self) -> bool:
-        return self._process.is_alive()
-
-    def cpu_seconds(self) -> float:
-        used = psutil.Process(self._process.pid).cpu_times()
-        return used.user + used.system
-
-    def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the times when observations were due and answered, float64 [n] each, seconds of the monotonic clock.
-
-        Call it after the server has stopped.
-        """
-        try:
-            if not self._times.poll(30):
-                raise BenchmarkError("the load generator did not end")
-            due, answered = self._times.recv()
-        except EOFError as error:
-            raise BenchmarkError("the load generator failed") from error
-        return due, answered
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._times.close()
-
-
-def _generate(address: str, load: Load, times: Connection) -> None:
+    Returns:
+      The times when observations were due and answered, float64 [n] each, seconds of the monotonic clock.
+    """
     client = LearnerClient(address, ClientSecurity())
     sizes = [load.group_size] * load.groups
     leases = [client.join(f"actor {n}", load.env_spec, sizes, timeout=60) for n in range(load.actors)]
@@ -220,7 +184,7 @@ def _generate(address: str, load: Load, times: Connection) -> None:
     # The usual `epoll` would round waits up to whole milliseconds.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     asyncio.set_event_loop(loop)
-    times.send(loop.run_until_complete(_send(address, load, leases)))
+    return loop.run_until_complete(_send(address, load, leases))
 
 
 async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarray, np.ndarray]:
