@@ -35,8 +35,7 @@ BENCHMARKS = {
 }
 """Module and summary of each benchmark."""
 ALL = "all"
-APART = ("compile_for", "time_to_score", "atari")
-"""Benchmarks excluded from `ALL`, because they take hours or need a compiler for GPUs."""
+APART = ("compile_for", "time_to_score", "atari")  # not in `ALL`: they take hours or need a compiler for GPUs
 DEFAULT_OUTPUT = os.path.join("runs", "bench")
 
 
@@ -56,11 +55,10 @@ def main(command_line: Sequence[str]) -> int:
         return 0 if flags in ([], ["-h"], ["--help"]) else 2
     if ALL in names:
         names = [name for name in BENCHMARKS if name not in APART]
-    for name in names:
-        if name not in BENCHMARKS:
-            known = ", ".join(BENCHMARKS)
-            print(f"bench: unknown benchmark {name!r}; benchmarks are {known} and {ALL}", file=sys.stderr)
-            return 2
+    for name in set(names).difference(BENCHMARKS):
+        known = ", ".join(BENCHMARKS)
+        print(f"bench: unknown benchmark {name!r}; benchmarks are {known} and {ALL}", file=sys.stderr)
+        return 2
     parsed = {name: parse(name, flags) for name in names}
     if len(parsed) > 1:
         each = [[sys.executable, "-m", "benchmarks", name, *flags] for name in names]

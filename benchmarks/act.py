@@ -51,15 +51,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     """Format milliseconds by network, dtype and batch."""
     heads = ["network", "dtype", "batch", "act step\nms", "network\ngraph, ms", "network\nXLA, ms"]
-    rows = [
-        [
-            cell["network"],
-            cell["dtype"],
-            str(cell["batch"]),
-            *(median(cell["milliseconds"][name]) for name in TIMES),
-            f"{cell['ratio']['median']:.2f}",
-            median(cell["agent_steps"]),
-        ]
-        for cell in result["act"]
-    ]
+    rows = []
+    for cell in result["act"]:
+        times = [median(cell["milliseconds"][name]) for name in TIMES]
+        measured = [*times, f"{cell['ratio']['median']:.2f}", median(cell["agent_steps"])]
+        rows.append([cell["network"], cell["dtype"], str(cell["batch"]), *measured])
     return columns([*heads, "book-\nkeeping, ms", "act /\nnetwork", "agent\nsteps/s"], rows)

@@ -57,14 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
     parser.add_argument("--games", type=_games, default="atari57", help="names separated by commas, atari57 or atari5")
     parser.add_argument("--config", default="atari/vtrace_fast", help="name of a shipped gin file, or a path")
-    parser.add_argument(
-        "--gin_param", action="append", default=[], help="gin binding NAME=VALUE for all runs; may be repeated"
-    )
+    parser.add_argument("--gin_param", action="append", default=[], help="gin binding for all runs; may be repeated")
     parser.add_argument("--seeds", type=flags.count, default=1, help="number of runs per game, seeded 1, 2, ...")
     parser.add_argument("--frames", type=flags.frames, default="5M", help="length of a run, e.g. 5M or 300k")
-    parser.add_argument(
-        "--logdir", help="parent of the log directories; default: runs in the directory of the JSON file"
-    )
+    parser.add_argument("--logdir", help="parent of the log directories; default: runs beside the JSON file")
 
 
 def _games(text: str) -> list[str]:
@@ -85,11 +81,7 @@ class _Game(BenchmarkRun):
     """A run of one game, recorded in the directory of results."""
 
     def __init__(self, game: str, seed: int, directory: str, arguments: argparse.Namespace):
-        """
-        Raises:
-          ConfigError: the file or a setting does not exist.
-          BenchmarkError: the log directory or the record belongs to another configuration.
-        """
+        """Raises the same errors as `BenchmarkRun`, also for a record of another configuration."""
         bindings = [*PROTOCOL, *_LOGS, f"Experiment.total_frames={arguments.frames}", *arguments.gin_param]
         trial = Trial(f"{game}_seed={seed}", {"Atari.game": game, "Experiment.seed": str(seed)})
         super().__init__(arguments.config, bindings, trial, directory)
@@ -127,16 +119,7 @@ class _Game(BenchmarkRun):
 
 
 def summary(rows: Sequence[Mapping[str, float]], total_frames: int) -> dict[str, Any]:
-    """Summarise the metrics of a run; values without data are None.
-
-    Args:
-      rows: rows of metrics, in order.
-      total_frames: planned length of the run.
-
-    Returns:
-      `frames` and `minutes` of training; `scores`, a list of `reading`; `best_return`, the largest mean over 100
-      episodes; `max_abs_value` and `min_entropy_share` over all rows.
-    """
+    """Summarise the metrics of a run: frames, minutes, scores (each a `reading`), and extremes, None without data."""
     full = [row["episode_return"] for row in rows if row["episodes"] >= metrics.RECENT_EPISODES]
     ends = sorted({total_frames, *(frames for frames in READINGS if frames < total_frames)})
     return {
@@ -149,11 +132,9 @@ def summary(rows: Sequence[Mapping[str, float]], total_frames: int) -> dict[str,
 
 
 def reading(rows: Sequence[Mapping[str, float]], frames: int) -> dict[str, Any]:
-    """Compute the score at the first row with at least `frames` frames, which must exist.
+    """Compute the score at the first row with `frames` frames: the mean return of the episodes in the `WINDOW`.
 
-    Returns:
-      `frames` as given; `episodes`, the number that ended in the `WINDOW` before; `score`, their mean return, None
-      without episodes. The window begins with a row, at most one interval of metrics early.
+    It is None without episodes. The window begins with a row, at most one interval of metrics early.
     """
     end = next(row for row in rows if row["env_frames"] >= frames)
     before = [row for row in rows if row["env_frames"] <= end["env_frames"] - WINDOW]

@@ -52,7 +52,7 @@ _NAMES_ONLY = ("parameter", "get-tuple-element", "tuple", "bitcast", "constant",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    for flag, known in {"devices": DEVICES, "experiments": EXPERIMENTS, "programs": PROGRAMS}.items():
+    for flag, known in (("devices", [*DEVICES]), ("experiments", [*EXPERIMENTS]), ("programs", [*PROGRAMS])):
         parser.add_argument(f"--{flag}", type=flags.some_of(known), default=",".join(known), help=f"{flag} to compile")
     parser.add_argument("--environments", type=flags.count, default=256, help="environments per act step")
 

@@ -38,13 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gin_param", action="append", default=[], help="gin binding for all experiments")
     parser.add_argument("--settle", type=flags.seconds, default=10.0, help="seconds of training before the measurement")
     parser.add_argument("--run_seconds", type=flags.seconds, default=10.0, help="seconds of each run to measure")
-    parser.add_argument(
-        "--metrics_interval", type=flags.seconds, default=2.0, help="interval of the run's metrics, seconds"
-    )
-    parser.add_argument(
-        "--seconds", type=flags.seconds, default=4.0, help="seconds per component, before and after a run"
-    )
-    parser.add_argument("--repeats", type=flags.count, default=3, help="number of runs; the table shows the median")
+    parser.add_argument("--metrics_interval", type=flags.seconds, default=2.0, help="seconds between rows of metrics")
+    flags.add_timing(parser, 4.0)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -53,12 +48,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.gin_file:
         recipes = {arguments.gin_file: Recipe(arguments.gin_file)}
     more = tuple(arguments.gin_param)
-    return {
-        "runs": [
-            _experiment(name, Recipe(gin_file, (*bindings, *more)), arguments)
-            for name, (gin_file, bindings) in recipes.items()
-        ]
-    }
+    wanted = {name: Recipe(gin_file, (*bindings, *more)) for name, (gin_file, bindings) in recipes.items()}
+    return {"runs": [_experiment(name, recipe, arguments) for name, recipe in wanted.items()]}
 
 
 def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -94,12 +85,7 @@ def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dic
 
 
 def shares(components: Sequence[dict[str, float]], whole: Sequence[float]) -> dict[str, Any]:
-    """Compute spreads of the components' rates, `end_to_end`, `ceiling` and `efficiency`, the share of the ceiling.
-
-    Args:
-      components: rates before and after each run, by name.
-      whole: rate of each run.
-    """
+    """Compute spreads of `end_to_end`, `ceiling` and `efficiency`, the share of the ceiling, and those of the parts."""
     ceilings = [1 / sum(1 / rates[part] for part in COMPONENTS) for rates in components]
     return {
         **{part: spread([rates[part] for rates in components]) for part in COMPONENTS},
@@ -117,13 +103,17 @@ class _Measured(Run):
         super().__init__(Trial("run", {}), ["--total_frames=1000000000000", interval, *recipe.flags()], directory)
         self._settle, self._seconds = arguments.settle, arguments.run_seconds
 
-    def measured(self) -> list[dict[str, float]]:
-        """Return the rows to measure."""
-        return settled(self.rows(), self._settle)
-
     def is_over(self) -> bool:
-        """Return whether the rows span the time to measure."""
-        return bool(self.measured()) and duration(self.measured()) >= self._seconds
+        """Return whether it has been measured."""
+        return self.rate() is not None
+
+    def rate(self) -> float | None:
+        """Return agent steps per second, from the settled rows up to the first that is late enough."""
+        rows = settled(self.rows(), self._settle)
+        for row in rows:
+            if (seconds := row["seconds"] - rows[0]["seconds"]) >= self._seconds:
+                return (row["agent_steps"] - rows[0]["agent_steps"]) / seconds
+        return None
 
 
 def run_rate(recipe: Recipe, arguments: argparse.Namespace) -> float:
@@ -137,10 +127,9 @@ def run_rate(recipe: Recipe, arguments: argparse.Namespace) -> float:
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         run = _Measured(directory, recipe, arguments)
         run.train(lambda: time.monotonic() > deadline, lambda text: None)
-        if not run.is_over():
+        if (rate := run.rate()) is None:
             raise BenchmarkError(f"seed_rl train failed: {run.failure or f'it did not settle within {limit:.0f} s'}")
-        rows = run.measured()
-        return (rows[-1]["agent_steps"] - rows[0]["agent_steps"]) / duration(rows)
+        return rate
 
 
 def settled(rows: Sequence[dict[str, float]], settle: float) -> list[dict[str, float]]:
@@ -149,21 +138,12 @@ def settled(rows: Sequence[dict[str, float]], settle: float) -> list[dict[str, f
     return [row for row in training if row["seconds"] > training[0]["seconds"] + settle]
 
 
-def duration(rows: Sequence[dict[str, float]]) -> float:
-    """Return the seconds from the first to the last row."""
-    return rows[-1]["seconds"] - rows[0]["seconds"]
-
-
 def table(result: dict[str, Any]) -> str:
     """Format rates, ceiling and efficiency by experiment."""
-    rows = [
-        [
-            run["name"],
-            *(median(run[name]) for name in (*COMPONENTS, "ceiling", "end_to_end", "frames")),
-            f"{run['efficiency']['median']:.2f}",
-            " ".join(f"{value:.2f}" for value in run["efficiency"]["repeats"]),
-        ]
-        for run in result["runs"]
-    ]
+    rows = []
+    for run in result["runs"]:
+        rates = [median(run[name]) for name in (*COMPONENTS, "ceiling", "end_to_end", "frames")]
+        share, each = run["efficiency"]["median"], run["efficiency"]["repeats"]
+        rows.append([run["name"], *rates, f"{share:.2f}", " ".join(f"{value:.2f}" for value in each)])
     heads = ["agent steps/s", *COMPONENTS, "ceiling", "end to\nend", "frames/s", "share of\nceiling", "in each run"]
     return columns(heads, rows)

@@ -66,11 +66,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, repeats: int) -> list[float]:
     """Measure agent steps per second of groups of environments, each stepped by a thread with random legal actions.
 
-    Args:
-      config: settings of the environments.
-      group_sizes: number of environments in each group.
-      seconds: total duration of all repeats.
-      repeats: number of measurements.
+    The repeats take some seconds in total.
 
     Raises:
       CannotBuild: the environments are not installed on this machine.
@@ -109,17 +105,12 @@ def _steps_per_second(outputs: Iterator[EnvOutput], deadline: float) -> float:
 
 def table(result: dict[str, Any]) -> str:
     """Format the rates of each suite by number of threads."""
-    rows = [
-        [
-            suite["suite"],
-            str(rates["threads"]),
-            median(rates["agent_steps"]),
-            median(rates["frames"]),
-            f"{rates['agent_steps']['median'] / suite['rates'][0]['agent_steps']['median']:.2f}",
-        ]
-        for suite in result["suites"]
-        for rates in suite["rates"]
-    ]
+    rows = []
+    for suite in result["suites"]:
+        for rates in suite["rates"]:
+            times = rates["agent_steps"]["median"] / suite["rates"][0]["agent_steps"]["median"]
+            measured = [median(rates["agent_steps"]), median(rates["frames"]), f"{times:.2f}"]
+            rows.append([suite["suite"], str(rates["threads"]), *measured])
     lines = [columns(["suite", "threads", "agent steps/s", "frames/s", "times\nthe first"], rows)]
     lines += [f"{suite['suite']}: {suite['missing']}" for suite in result["suites"] if "missing" in suite]
     return "\n".join(lines)

@@ -31,9 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--actors", type=flags.counts, default="16,64,256,1024", help="numbers of actors")
     parser.add_argument("--groups", type=flags.count, default=1, help="streams per actor")
     parser.add_argument("--group_sizes", type=flags.counts, default="1,4", help="environments per stream")
-    parser.add_argument(
-        "--step_ms", type=flags.at_least(0.0), default=50.0, help="step time of a group; 0: as fast as answered"
-    )
+    step_ms = flags.at_least(0.0)
+    parser.add_argument("--step_ms", type=step_ms, default=50.0, help="step time of a group; 0: as fast as answered")
     flags.add_timing(parser, 6.0)
 
 

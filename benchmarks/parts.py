@@ -25,12 +25,7 @@ class ActStepPart:
     """The act step for a single full batch of environments, all of whose steps are recorded."""
 
     def __init__(self, experiment: Experiment, agent: Agent, batch: int):
-        """
-        Args:
-          experiment: all settings except the number of environments.
-          agent: agent that chooses the actions.
-          batch: number of environments.
-        """
+        """Build it for an experiment with `batch` environments."""
         self._agent = agent
         self._env_spec = experiment.env_spec()
         self._acting = acting_of(experiment, agent, batch)
@@ -40,11 +35,10 @@ class ActStepPart:
         self._acting.cursor.restart(self._env_ids)
         self.advance()
 
-    def advance(self) -> int:
-        """Do the bookkeeping of a step's unrolls, freeing finished ones at once; return how many unrolls finished."""
+    def advance(self) -> None:
+        """Do the bookkeeping of a step's unrolls, freeing finished ones at once."""
         self._writes, finished = self._acting.cursor.advance(self._env_ids)
         self._acting.unrolls.pool.release(finished)
-        return len(finished)
 
     def act(self) -> np.ndarray:
         """Run an act step, recorded where the last `advance` said; return the actions [B, ...]."""

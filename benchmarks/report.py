@@ -17,8 +17,7 @@ from seed_rl import __version__
 from seed_rl.system.files import complete_or_absent
 from seed_rl.system.machine import described
 
-LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
-"""Packages whose versions are part of every report."""
+LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")  # whose versions are part of every report
 COLUMNS = (
     *("env_frames", "seconds", "episode_return", "episode_length", "episodes", "eval/episode_return"),
     *("eval/episode_length", "frames_per_second", "learner_updates", "policy/entropy", "policy/mean_abs_advantage"),
@@ -31,13 +30,9 @@ COLUMNS = (
 
 
 def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the content of a JSON file, with floats rounded to six digits, the precision of the clocks.
+    """Build the content of a benchmark's JSON file from its flags as given, the values of all flags and the result.
 
-    Args:
-      name: name of the benchmark.
-      flags: flags as given on the command line.
-      arguments: values of all flags.
-      result: result of the measurement.
+    Floats are rounded to six digits, the precision of the clocks.
     """
     content = {
         "benchmark": name,
@@ -111,12 +106,7 @@ def commit() -> str | None:
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format a table with right-aligned numeric columns and left-aligned text columns.
-
-    Args:
-      headers: column headings, which may have several lines.
-      rows: cells of each row.
-    """
+    """Format a table with right-aligned columns of numbers and left-aligned others; headers may have several lines."""
     height = 1 + max(header.count("\n") for header in headers)
     heads = [("\n" * (height - 1 - header.count("\n")) + header).split("\n") for header in headers]
     cells = [[row[n] for row in rows] for n in range(len(headers))]

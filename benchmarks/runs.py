@@ -21,12 +21,7 @@ class BenchmarkRun(Run):
     """An experiment in a log directory, which notes when it was started."""
 
     def __init__(self, config: str, bindings: Sequence[str], trial: Trial, directory: str):
-        """
-        Args:
-          config: name of a shipped gin file, or a path.
-          bindings: gin bindings, NAME=VALUE.
-          trial: further bindings, and the name of the log directory.
-          directory: parent of the log directory.
+        """Load a gin file with bindings NAME=VALUE and those of a trial, which also names the log directory.
 
         Raises:
           ConfigError: the file or a setting does not exist.

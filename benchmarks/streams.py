@@ -108,15 +108,10 @@ def measure(
     repeats: int,
     failure: Callable[[], BaseException | None] = lambda: None,
 ) -> list[Window]:
-    """Measure a service behind a real server under the load of a generator; return the repeats.
+    """Measure a service, which is started and stopped, behind a real server under the load of a generator.
 
-    Args:
-      service: service to start and stop.
-      load: shape of the load.
-      settle: seconds of load before the first repeat.
-      seconds: total duration of all repeats.
-      repeats: number of repeats.
-      failure: returns the error of the thread that consumes the unrolls, if any.
+    The repeats take some seconds in total, after `settle` seconds of load; `failure` returns the error of the thread
+    that learns, if any.
 
     Raises:
       BenchmarkError: a part failed, or nothing was answered within a repeat.

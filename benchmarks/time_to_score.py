@@ -35,28 +35,15 @@ _LATE_SECONDS = 600.0  # extra time for start-up and the last checkpoint
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--configs", type=_names, default="atari/vtrace_pong", help="names of shipped gin files, or paths"
-    )
+    names = flags.listed(str)
+    parser.add_argument("--configs", type=names, default="atari/vtrace_pong", help="names of gin files, or paths")
     parser.add_argument("--grid", action="append", default=[], help="NAME=VALUE,VALUE,... as for seed_rl sweep")
     parser.add_argument("--seeds", type=flags.count, default=3, help="number of runs per combination, seeded 1, 2, ...")
-    parser.add_argument(
-        "--minutes", type=flags.at_least(0.01), default=45.0, help="training-time budget of a run, minutes"
-    )
-    parser.add_argument("--thresholds", type=_thresholds, default="15,18", help="returns to reach, separated by commas")
+    parser.add_argument("--minutes", type=flags.at_least(0.01), default=45.0, help="time to train a run, minutes")
+    returns = flags.listed(flags.at_least(-math.inf))
+    parser.add_argument("--thresholds", type=returns, default="15,18", help="returns to reach, separated by commas")
     parser.add_argument("--metrics_interval", type=flags.seconds, default=5.0, help="seconds between rows of metrics")
-    parser.add_argument(
-        "--logdir", help="parent of the log directories; default: time_to_score in the directory of the JSON file"
-    )
-
-
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _thresholds(text: str) -> list[float]:
-    parse = flags.at_least(-math.inf)
-    return sorted(parse(part) for part in text.split(","))
+    parser.add_argument("--logdir", help="parent of the log directories; default: time_to_score beside the JSON file")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -69,7 +56,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for race in races:
         groups.setdefault(race.group, []).append(race.result())
-    return {"experiments": [_summary(group, rows, arguments.thresholds) for group, rows in groups.items()]}
+    return {"experiments": [_summary(*each, sorted(arguments.thresholds)) for each in groups.items()]}
 
 
 class _Race(BenchmarkRun):
@@ -82,7 +69,7 @@ class _Race(BenchmarkRun):
         self.title = f"{config} {trial.name}"
         settings = {name: value for name, value in trial.settings.items() if name != "Experiment.seed"}
         self.group = (config, *(f"{name} = {value}" for name, value in settings.items()))
-        self._thresholds = arguments.thresholds
+        self._thresholds = sorted(arguments.thresholds)
         self._seconds, self._deadline = 60 * arguments.minutes, math.inf
         self._env_seconds = min(3.0, self._seconds / 20)
         self._curve = os.path.join(arguments.output, f"{os.path.basename(place)}_{trial.name}.csv")
@@ -122,8 +109,6 @@ class _Race(BenchmarkRun):
         if not failure and not self.is_done():
             failure = f"stopped {_LATE_SECONDS / 60:.0f} minutes after its budget, most of which it did not train"
         returns = [row[self._metric] for row in rows if self._metric in row]
-        if not failure and not self._is_over() and not self.is_finished():
-            failure = f"stopped {_LATE_SECONDS / 60:.0f} minutes after its budget, most of which it did not train"
         return {
             "seed": self.experiment.seed,
             "metric": self._metric,
@@ -163,14 +148,7 @@ def _summary(group: Sequence[str], rows: Sequence[Mapping[str, Any]], thresholds
 
 
 def over_seeds(reached: Sequence[Mapping[str, float] | None]) -> dict[str, Any]:
-    """Count the seeds that reached a threshold, and compute `median` and `worst` of frames and minutes.
-
-    Args:
-      reached: result of `first` for each seed.
-
-    Returns:
-      `reached`, and the median and the worst of `frames` and `minutes`, None if infinite.
-    """
+    """Count the seeds that `reached` a threshold; `median` and `worst` of frames and minutes are None if infinite."""
     result: dict[str, Any] = {"reached": sum(each is not None for each in reached)}
     for unit in ("frames", "minutes"):
         values = [math.inf if each is None else each[unit] for each in reached]
@@ -184,23 +162,14 @@ def table(result: dict[str, Any]) -> str:
     rows: list[list[str]] = []
     failures = []
     for experiment in result["experiments"]:
-        runs = experiment["runs"]
+        config, runs = experiment["config"], experiment["runs"]
         for each in experiment["thresholds"]:
-            cells = [
-                f"{each['threshold']:g}",
-                f"{each['reached']} of {len(runs)}",
-                *(_cell(each["frames"][which], 1e6) for which in ("median", "worst")),
-                *(_cell(each["minutes"][which], 1.0) for which in ("median", "worst")),
-                median(experiment["env_steps"]),
-            ]
-            rows.append([experiment["config"], *cells])
-            rows += [[f"  {setting}", *[""] * len(cells)] for setting in experiment["settings"]]
-        failures += [
-            f"{experiment['config']}, seed {run['seed']}: {run['failure']}" for run in runs if "failure" in run
-        ]
+            cells = [f"{each['threshold']:g}", f"{each['reached']} of {len(runs)}"]
+            for unit, scale in {"frames": 1e6, "minutes": 1.0}.items():
+                values = (each[unit][which] for which in ("median", "worst"))
+                cells += ["-" if value is None else number(value / scale) for value in values]
+            cells.append(median(experiment["env_steps"]))
+            rows += [[config, *cells], *([f"  {each}", *[""] * len(cells)] for each in experiment["settings"])]
+        failures += [f"{config}, seed {run['seed']}: {run['failure']}" for run in runs if "failure" in run]
     heads = ["experiment", "return", "seeds", "M frames\nmedian", "worst", "minutes\nmedian", "worst", "env\nsteps/s"]
     return "\n".join([columns(heads, rows), *failures])
-
-
-def _cell(value: float | None, unit: float) -> str:
-    return "-" if value is None else number(value / unit)

@@ -7,6 +7,7 @@ observation; and of both processes per observation, including gRPC's threads.
 """
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,14 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure rates and costs for each number of streams and message size."""
-    return {
-        "server": [
-            _row(number, size, through, arguments)
-            for size in arguments.group_sizes
-            for number in arguments.streams
-            for through in arguments.through
-        ]
-    }
+    cells = itertools.product(arguments.group_sizes, arguments.streams, arguments.through)
+    return {"server": [_row(number, size, through, arguments) for size, number, through in cells]}
 
 
 def _row(number: int, size: int, through: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -107,13 +102,8 @@ def table(result: dict[str, Any]) -> str:
     heads = ["envs per\nmessage", "streams", "through", "messages\n/s", "obs.\n/s", "MB/s"]
     heads += ["server thr.\nµs/message", "infer. thr.\nµs/obs.", "server\nµs/obs.", "client\nµs/obs."]
     values = ("messages", "observations", "megabytes", "server_thread_us", "inference_thread_us", "server_us")
-    rows = [
-        [
-            str(row["group_size"]),
-            str(row["streams"]),
-            row["through"],
-            *(median(row[name]) for name in (*values, "client_us")),
-        ]
-        for row in result["server"]
-    ]
+    rows = []
+    for row in result["server"]:
+        measured = [median(row[name]) for name in (*values, "client_us")]
+        rows.append([str(row["group_size"]), str(row["streams"]), row["through"], *measured])
     return columns(heads, rows)
