@@ -39,11 +39,11 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from benchmarks.atari import READINGS, SETS
 from benchmarks.report import write_table
 from seed_rl.envs.atari import REFERENCES
+from seed_rl.evaluation.plot import COLOURS, STYLE, plot_curves
 from seed_rl.evaluation.statistics import Drawn, interquartile_mean, median, performance_profile
 from seed_rl.experiment import pretrained
 from seed_rl.reporting import metrics
 from seed_rl.settings import whole_number
-from seed_rl.studies.plot import COLOURS, STYLE, plot_curves
 from seed_rl.system.machine import described
 
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"

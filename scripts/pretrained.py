@@ -11,10 +11,10 @@ import pathlib
 import subprocess
 import sys
 
+from seed_rl.evaluation.plot import plot_curves
 from seed_rl.experiment import pretrained
 from seed_rl.reporting import metrics
 from seed_rl.studies.bundle import opened
-from seed_rl.studies.plot import plot_curves
 from seed_rl.system.native_output import load_tensorflow
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
