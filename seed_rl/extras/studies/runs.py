@@ -41,12 +41,7 @@ class Run:
     """A run in a queue. Derived classes say when it is over and what to do before it begins and after it has ended."""
 
     def __init__(self, trial: Trial, arguments: Sequence[str], directory: str):
-        """
-        Args:
-          trial: settings of this run.
-          arguments: further arguments of `seed_rl train`.
-          directory: parent of the log directory.
-        """
+        """Describe the run of a trial, with further arguments of `seed_rl train` and the log directory's parent."""
         self.trial = trial
         self.logdir = os.path.join(directory, trial.name)
         self.arguments = [*arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
@@ -87,10 +82,7 @@ class Run:
           The exit code of the process, 0 if the run was over before its last frame.
         """
 
-        def ends() -> bool:
-            return stopped() or self.is_over()
-
-        started = time.monotonic()
+        started, ends = time.monotonic(), lambda: stopped() or self.is_over()
         try:
             self.begin()
             say(f"started: {self.title}")

@@ -46,9 +46,10 @@ def median_pruner(prune_after: float) -> optuna.pruners.BasePruner:
 class _Suggested(Run):
     """A run with settings that Optuna suggested; its scores decide whether it is pruned."""
 
-    def __init__(self, suggested: optuna.trial.Trial, trial: Trial, search: "Search"):
-        super().__init__(trial, search.arguments, search.directory)
-        self.title = f"{trial.name} ({', '.join(f'{_head(name)}={text}' for name, text in trial.settings.items())})"
+    def __init__(self, suggested: optuna.trial.Trial, search: "Search"):
+        super().__init__(search.trial_of(suggested), search.arguments, search.directory)
+        settings = ", ".join(f"{_head(name)}={text}" for name, text in self.trial.settings.items())
+        self.title = f"{self.trial.name} ({settings})"
         self._suggested, self._experiment = suggested, search.experiment
         self._step = suggested.study.get_trials()[suggested.number].last_step or 0
         self._is_pruned = False
@@ -150,17 +151,16 @@ class Search(Study):
         """Return the unfinished trial if there is one, otherwise a new trial."""
         for left in self._study.get_trials(states=(TrialState.RUNNING,)):
             if len(left.params) == len(self._space):
-                suggested = optuna.trial.Trial(self._study, left._trial_id)
-                return _Suggested(suggested, self._trial(suggested), self)
+                return _Suggested(optuna.trial.Trial(self._study, left._trial_id), self)
             self._study.tell(left.number, state=TrialState.FAIL)  # killed before it had all its settings
         # One seed per trial, because the sampler's state is not stored.
         number = len(self._study.get_trials())
         seed = np.random.SeedSequence([self.experiment.seed, number]).generate_state(1)
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed[0]))
-        suggested = self._study.ask(dict(self._space))
-        return _Suggested(suggested, self._trial(suggested), self)
+        return _Suggested(self._study.ask(dict(self._space)), self)
 
-    def _trial(self, suggested: optuna.trial.Trial | FrozenTrial) -> Trial:
+    def trial_of(self, suggested: optuna.trial.Trial | FrozenTrial) -> Trial:
+        """Return the settings that Optuna suggested as gin bindings."""
         values = suggested.params
         texts = {name: text_of(values[name], possible) for name, possible in self._space.items() if name in values}
         return Trial(f"trial_{suggested.number}", texts)
@@ -171,11 +171,11 @@ class Search(Study):
         return sorted(rows, key=lambda row: (row["state"] != _FINISHED, -row.get("score", -math.inf)))
 
     def _row(self, found: FrozenTrial) -> dict[str, Any]:
-        trial = self._trial(found)
+        trial = self.trial_of(found)
         row = {"trial": found.number, **trial.settings, "state": _STATES[found.state]}
         for frames, score in _scores(Run(trial, self.arguments, self.directory), self.experiment)[-1:]:
             row |= {"score": score, "frames": frames}
-        return row | {key: found.user_attrs[key] for key in ("failure",) if key in found.user_attrs}
+        return row | {key: text for key, text in found.user_attrs.items() if key == "failure"}
 
     def columns(self) -> dict[str, Column | None]:
         settings = {name: Column(_head(name)) for name in self._space}
@@ -192,13 +192,8 @@ class Search(Study):
 def _open_study(path: str, pruner: optuna.pruners.BasePruner) -> optuna.Study:
     """Open the study in a journal, or create one; raise ValueError if the journal is damaged."""
     try:
-        study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(path)),
-            study_name="search",
-            direction="maximize",
-            pruner=pruner,
-            load_if_exists=True,
-        )
+        storage, options = JournalStorage(JournalFileBackend(path)), {"direction": "maximize", "pruner": pruner}
+        study = optuna.create_study(storage=storage, study_name="search", load_if_exists=True, **options)
         study.get_trials()
     except OSError:
         raise

@@ -14,8 +14,6 @@ from rich.table import Table
 from seed_rl.experiment import ConfigError
 from seed_rl.system.files import explained
 
-_MAX_COLUMNS = 100
-
 
 class Column(NamedTuple):
     """A column in a table of results."""
@@ -29,22 +27,14 @@ class Study(abc.ABC):
     """Runs in subdirectories of one directory, and their results."""
 
     def __init__(self, directory: str):
-        """Create the parent of the log directories if it is missing.
-
-        Raises:
-          ConfigError: it can't be created.
-        """
+        """Create the parent of the log directories if it is missing; raise ConfigError if that fails."""
         self.directory = directory
         with explained(ConfigError, f"--logdir {directory} can't be used"):
             os.makedirs(directory, exist_ok=True)
 
     @abc.abstractmethod
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Train what is left, and return an exit code; for the arguments see `runs.train_all`.
-
-        Raises:
-          ConfigError: the directory can't be used.
-        """
+        """Train what is left, as `runs.train_all` does; raise ConfigError if the directory can't be used."""
 
     @abc.abstractmethod
     def results(self) -> list[dict[str, Any]]:
@@ -55,10 +45,7 @@ class Study(abc.ABC):
         """Return the columns of `results` by key, starting with the run; None for those left out of the table."""
 
     def table(self) -> str:
-        """Format the results as a table at most 100 columns wide, followed by the reasons for failures.
-
-        Columns of numbers that no run has are left out.
-        """
+        """Format the results, without columns of numbers that no run has, and the reasons for failures."""
         rows, drawn = self.results(), Table(box=None, pad_edge=False, header_style="")
         shown = {
             key: column
@@ -70,7 +57,7 @@ class Study(abc.ABC):
             drawn.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
         for row in rows:
             drawn.add_row(*((text or str)(row[key]) if key in row else "" for key, (_, text) in shown.items()))
-        console = Console(width=_MAX_COLUMNS, color_system=None, markup=False)
+        console = Console(width=100, color_system=None, markup=False)
         with console.capture() as capture:
             console.print(drawn)
         name = next(iter(shown))
@@ -78,11 +65,7 @@ class Study(abc.ABC):
         return "\n".join([*(line.rstrip() for line in capture.get().splitlines()), *failures])
 
     def write_results(self) -> str:
-        """Write `results.csv` and `results.json` into the directory; return the path of the CSV file.
-
-        Raises:
-          ConfigError: a file can't be written.
-        """
+        """Write `results.csv` and `results.json`; return the path of the former, or raise ConfigError."""
         path, rows = os.path.join(self.directory, "results.csv"), self.results()
         with explained(ConfigError, f"the results in {self.directory} can't be written"):
             with open(path, "w", encoding="utf-8", newline="") as file:

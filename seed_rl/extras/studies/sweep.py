@@ -99,16 +99,7 @@ class Sweep(Study):
     """Trains a list of trials."""
 
     def __init__(self, wanted: Sequence[Trial], arguments: Sequence[str], directory: str, parallel: int):
-        """
-        Args:
-          wanted: trials to train, in this order.
-          arguments: arguments of `seed_rl train` for all of them.
-          directory: parent of the log directories.
-          parallel: number of runs to train at a time.
-
-        Raises:
-          ConfigError: the directory can't be created.
-        """
+        """Train the `wanted` trials in this order, `parallel` at a time; for the rest see `runs.Run`."""
         super().__init__(directory)
         self._runs, self._parallel = [Run(trial, arguments, directory) for trial in wanted], parallel
         for n, run in enumerate(self._runs, 1):
