@@ -49,6 +49,8 @@ from seed_rl.system.machine import described
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 PAGES = {
     DOCS / "performance.md": DOCS / "results" / "performance",
+    DOCS / "benchmarks.md": DOCS / "results" / "performance",
+    DOCS / "planning.md": DOCS / "results" / "performance",
     DOCS / "results" / "time_to_score.md": DOCS / "results" / "time_to_score",
     DOCS / "results" / "atari.md": DOCS / "results" / "atari",
     DOCS / "results" / "README.md": DOCS / "results",
@@ -191,7 +193,7 @@ def policies_of(_: str, data: pathlib.Path) -> str:
             about["agent"],
             f"{about['env_frames'] / 1e6:.2f} M",
             f"{about['mean']:,.2f}{', greedy' if about['greedy'] else ''}",
-            f"{about['low']:,.2f} to {about['high']:,.2f}",
+            f"{max(about['low'], about['min']):,.2f} to {min(about['high'], about['max']):,.2f}",
             f"[film]({place}/replay.mp4)",
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -306,7 +308,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
     }
     hours = sum(run["minutes"] for run in runs) / 60
     lines = [f"- {head}: {', '.join(names) or 'none'}." for head, names in notes.items()]
-    table = _markdown([*heads, "largest mean value", "least entropy", "minutes"], rows)
+    table = _markdown([*heads, "highest mean value", "lowest entropy", "minutes"], rows)
     return "\n".join(
         [
             "",
