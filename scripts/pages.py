@@ -41,7 +41,7 @@ from benchmarks.report import write_table
 from seed_rl.envs.atari import REFERENCES
 from seed_rl.evaluation.plot import COLOURS, STYLE, plot_curves
 from seed_rl.evaluation.statistics import Drawn, interquartile_mean, median, performance_profile
-from seed_rl.experiment import pretrained
+from seed_rl.extras.sharing import pretrained
 from seed_rl.reporting import metrics
 from seed_rl.settings import whole_number
 from seed_rl.system.machine import described
