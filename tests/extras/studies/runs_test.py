@@ -35,33 +35,18 @@ def test_a_damaged_note_of_its_end_makes_a_run_unfinished(tmp_path):
         assert run.is_finished() == is_finished
 
 
-class Fake(Run):
-    """A run that notes what happens to it."""
-
-    def __init__(self, name, notes, code=0, then=lambda: None):
-        super().__init__(Trial(name, {}), [], "")
-        self._notes, self._code, self._then = notes, code, then
-
-    def train(self, stopped, say):
-        self._notes.append(f"train {self.title}")
-        self._then()
-        return self._code
-
-    def end(self, say):
-        self._notes.append(f"end {self.title}")
-
-
-@pytest.mark.parametrize("parallel", [1, 2])
-def test_a_queue_trains_each_run_once_and_says_that_one_failed(parallel):
+@pytest.mark.parametrize(("parallel", "stop", "trained", "ended"), [(1, "d", "abcd", "abc"), (2, "", "abcde", "abcde")])
+def test_a_queue_trains_each_run_once_until_it_is_stopped_and_says_that_one_failed(parallel, stop, trained, ended):
     notes = []
-    runs = [Fake("a", notes), Fake("b", notes, code=3), Fake("c", notes)]
-    assert train_all(runs, lambda: False, notes.append, parallel) == 3
-    assert sorted(notes) == [f"{what} {name}" for what in ("end", "train") for name in "abc"]
 
+    class Noted(Run):
+        def train(self, stopped, say):
+            notes.append(f"train {self.title}")
+            return 3 if self.title == "b" else 0
 
-def test_a_queue_that_is_stopped_asks_for_no_further_run_and_records_none():
-    notes, stop = [], []
-    runs = (Fake(name, notes, then=lambda: stop.append(notes[-1] == "train b")) for name in "abc")
-    assert train_all(runs, lambda: any(stop), notes.append) == 0
-    assert notes == ["train a", "end a", "train b"]
-    assert next(runs).title == "c"
+        def end(self, say):
+            notes.append(f"end {self.title}")
+
+    runs = (Noted(Trial(name, {}), [], "") for name in "abcde")
+    assert train_all(runs, lambda: f"train {stop}" in notes, notes.append, parallel) == 3
+    assert sorted(notes) == [*(f"end {name}" for name in ended), *(f"train {name}" for name in trained)]

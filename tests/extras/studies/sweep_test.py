@@ -25,12 +25,9 @@ if "Experiment.total_frames = 1_000_000_000" in str(sys.argv):
 """Stands in for `seed_rl train`: writes a row, fails on a board of three columns, and may run until stopped."""
 
 
-def test_seeds_are_a_number_of_runs_or_a_list():
+def test_every_combination_is_run_with_every_seed_of_a_number_or_a_list():
     assert seeds_of(["3"]) == [1, 2, 3]
     assert seeds_of(["4", "7"]) == [4, 7]
-
-
-def test_every_combination_is_run_with_every_seed():
     found = trials(["VTrace.entropy_cost=0.01, 0.001", "Catch.rows=7,7"], [1, 2, 1])
     assert [trial.name for trial in found] == [
         "entropy_cost=0.01_rows=7_seed=1",
