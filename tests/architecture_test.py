@@ -16,7 +16,7 @@ SOURCES = {"seed_rl": "seed_rl", **{name: f"seed_rl.{name}" for name in ("agents
 """Folders at the root, and the packages that they install as."""
 
 LAYERS = (
-    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.foreign"),
+    ("seed_rl", "seed_rl.errors", "seed_rl.types", "seed_rl.settings", "seed_rl.foreign"),
     ("seed_rl.system",),
     ("seed_rl.specs", "seed_rl.experiment.optimizer"),
     ("seed_rl.rl",),
@@ -36,13 +36,11 @@ LAYERS = (
     ("seed_rl.buffers",),
     ("seed_rl.experiment", "seed_rl.configs"),
     ("seed_rl.inference",),
-    ("seed_rl.journal",),
     ("seed_rl.reporting",),
     ("seed_rl.weights",),
     ("seed_rl.learner",),
     ("seed_rl.evaluation",),
     ("seed_rl.runs",),
-    ("seed_rl.studies",),
     ("seed_rl.cli",),
     ("seed_rl.api", "seed_rl.__main__"),
     ("seed_rl.extras", "seed_rl.extras.*"),  # neighbours

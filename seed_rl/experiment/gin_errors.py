@@ -5,8 +5,10 @@ import re
 from importlib import metadata, resources
 
 from seed_rl.envs import registry
+from seed_rl.experiment import opponents
 from seed_rl.foreign import without_gin
 from seed_rl.settings import Settings, did_you_mean, subclasses
+from seed_rl.system.entry_points import declared
 
 
 def sentence(error: BaseException, in_file: bool = True) -> str:
@@ -30,7 +32,7 @@ def _guess(text: str, in_file: bool) -> str:
     """Suggest what a gin error may be about, as a question, or how to get it; may be empty."""
     groups = {group.__name__: group for group in subclasses(Settings)}
     if unknown := re.match(r"No configurable matching (?:reference )?'@?(?:[\w.]+[/.])*(\w+)", text):
-        others = {**_suites(), **_agents()}
+        others = {**_suites(), **_agents(), **_opponents()}
         if unknown[1] not in others:
             return did_you_mean(unknown[1], [*groups, *others])
         module, flags = others[unknown[1]]
@@ -53,6 +55,12 @@ def _suites() -> dict[str, tuple[str, str]]:
             flags = f"--gin_file={suite.name}/{'any' if 'any' in shipped else shipped[0]} or {flags}"
         found[suite.attr] = suite.module, flags
     return found
+
+
+def _opponents() -> dict[str, tuple[str, str]]:
+    """Find the module of each installed kind of opponents, and the flag that imports it, by the name of its class."""
+    entries = declared(opponents.ENTRY_POINTS)
+    return {entry.attr: (entry.module, f"--gin_param='import {entry.module}' does") for entry in entries}
 
 
 def _agents() -> dict[str, tuple[str, str]]:
