@@ -27,21 +27,15 @@ BENCHMARKS = {
     "env": "Environments: steps per second of each suite, by number of threads.",
     "transport": "The transport: messages through the real server, by streams and message size.",
     "act": "The act step by network, dtype and batch, beside its network alone.",
-    "train": "The update by network, dtype and batch, and its share of the peak FLOP/s.",
-    "formats": "Act step and update by instruction set, number format and oneDNN.",
-    "replay": "The prioritized replay by size: insert, sample, read, update.",
     "load": "A learner under load: its rate and response latency, by number of actors.",
-    "serve": "A policy server beside a learner: rates and latencies, by number of clients.",
     "end_to_end": "A whole run, and its share of the ceiling that its components allow.",
     "compile_for": "Act and optimizer steps compiled for TPUs and GPUs, without the devices: minutes.",
     "time_to_score": "Frames and minutes until experiments reach returns, over several seeds: hours.",
     "atari": "Scores in all Atari games, with the protocol of published tables: a night.",
 }
 """Module and summary of each benchmark."""
-
 ALL = "all"
-APART = ("compile_for", "time_to_score", "atari")
-"""Benchmarks excluded from `ALL`, because they take hours or need a compiler for GPUs."""
+APART = ("compile_for", "time_to_score", "atari")  # not in `ALL`: they take hours or need a compiler for GPUs
 DEFAULT_OUTPUT = os.path.join("runs", "bench")
 
 
@@ -49,7 +43,7 @@ def main(command_line: Sequence[str]) -> int:
     """Run the named benchmarks and return the exit code.
 
     A single benchmark runs in this process; several run sequentially in separate processes, so that none inherits
-    the memory of another.
+    the memory of another, even after a failure.
 
     Raises:
       SystemExit: the command line is wrong; raised before anything is measured.
@@ -61,14 +55,15 @@ def main(command_line: Sequence[str]) -> int:
         return 0 if flags in ([], ["-h"], ["--help"]) else 2
     if ALL in names:
         names = [name for name in BENCHMARKS if name not in APART]
-    for name in names:
-        if name not in BENCHMARKS:
-            known = ", ".join(BENCHMARKS)
-            print(f"bench: unknown benchmark {name!r}; benchmarks are {known} and {ALL}", file=sys.stderr)
-            return 2
+    for name in set(names).difference(BENCHMARKS):
+        known = ", ".join(BENCHMARKS)
+        print(f"bench: unknown benchmark {name!r}; benchmarks are {known} and {ALL}", file=sys.stderr)
+        return 2
     parsed = {name: parse(name, flags) for name in names}
     if len(parsed) > 1:
-        return _run_each(list(parsed), flags)
+        each = [[sys.executable, "-m", "benchmarks", name, *flags] for name in names]
+        codes = [subprocess.run(command, check=False).returncode for command in each]
+        return next(filter(None, codes), 0)
     try:
         _run(names[0], flags, parsed[names[0]])
     except (BenchmarkError, CannotBuild, ConfigError, EnvironmentFailed) as error:
@@ -88,22 +83,17 @@ def _run(name: str, flags: Sequence[str], arguments: argparse.Namespace) -> None
     content = report.report(name, flags, values, module.measure(arguments))
     path = os.path.join(arguments.output, f"{name}.json")
     report.write(path, content)
-    print(module.table(content["result"]))
-    print(path)
-
-
-def _run_each(names: Sequence[str], flags: Sequence[str]) -> int:
-    """Run all benchmarks, even after a failure; return the first nonzero exit code."""
-    codes = []
-    for name in names:
-        print(f"\n{name}: {BENCHMARKS[name]}", flush=True)
-        codes.append(subprocess.run([sys.executable, "-m", "benchmarks", name, *flags], check=False).returncode)
-    return next((code for code in codes if code), 0)
+    print(f"{module.table(content['result'])}\n{path}")
 
 
 def _module(name: str) -> Any:
     load_tensorflow()
     return importlib.import_module(f"benchmarks.{name}")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
 
 
 def parse(name: str, flags: Sequence[str]) -> argparse.Namespace:
@@ -113,12 +103,8 @@ def parse(name: str, flags: Sequence[str]) -> argparse.Namespace:
       SystemExit: a flag is unknown or has a bad value, reported on standard error; or `--help` was given.
     """
     module = _module(name)
-    parser = _Parser(
-        prog=f"scripts/bench.sh {name}",
-        description=module.__doc__,
-        formatter_class=_HelpFormatter,
-        allow_abbrev=False,
-    )
+    own: Any = {"description": module.__doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = _Parser(prog=f"scripts/bench.sh {name}", allow_abbrev=False, **own)
     module.add_arguments(parser)
     parser.add_argument("--quick", action="store_true", help="smoke test of a few seconds; its numbers are meaningless")
     parser.add_argument("--output", default=DEFAULT_OUTPUT, help=f"directory of {name}.json")
@@ -127,33 +113,15 @@ def parse(name: str, flags: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(flags)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the paragraphs of a docstring and shows defaults."""
-
-    def _get_help_string(self, action: argparse.Action) -> str:
-        has_default = action.default not in (None, [], False, argparse.SUPPRESS)
-        return f"{action.help} (default %(default)s)" if has_default else action.help or ""
-
-
 def overview() -> str:
     """Format one line per benchmark."""
-    width = max(map(len, BENCHMARKS))
-    lines = [f"  {name:{width}} {summary}" for name, summary in BENCHMARKS.items()]
-    return "\n".join(
-        [
-            "scripts/bench.sh NAME... [FLAGS] runs benchmarks sequentially; `all` runs the speed benchmarks:",
-            "",
-            *lines,
-            "",
-            f"Each prints a table and writes {DEFAULT_OUTPUT}/NAME.json (--output=DIRECTORY: elsewhere).",
-            "--quick makes a smoke test of a few seconds; scripts/bench.sh NAME --help shows the flags of a benchmark.",
-        ]
-    )
+    lines = "\n".join(f"  {name:{max(map(len, BENCHMARKS))}} {summary}" for name, summary in BENCHMARKS.items())
+    return f"""scripts/bench.sh NAME... [FLAGS] runs benchmarks sequentially; `all` runs the speed benchmarks:
+
+{lines}
+
+Each prints a table and writes {DEFAULT_OUTPUT}/NAME.json (--output=DIRECTORY: elsewhere).
+--quick makes a smoke test of a few seconds; scripts/bench.sh NAME --help shows the flags of a benchmark."""
 
 
 if __name__ == "__main__":

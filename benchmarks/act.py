@@ -8,10 +8,11 @@ that thread, has a separate column.
 """
 
 import argparse
+import statistics
 from typing import Any
 
 from benchmarks import experiments, flags
-from benchmarks.parts import ActStepPart, num_weights
+from benchmarks.parts import ActStepPart
 from benchmarks.report import columns, median
 from benchmarks.timing import milliseconds, ratio, spread
 
@@ -37,32 +38,22 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             works = (part.act, part.network_alone(jit_compile=False), part.network_alone(jit_compile=True))
             named = dict(zip(TIMES, (*works, part.advance), strict=True))
             times = milliseconds(named, arguments.seconds, arguments.repeats)
-            cell = {"network": network, "dtype": dtype, "batch": batch, "weights": num_weights(agent)}
-            cells.append({**cell, **_values(times, batch)})
+            alone = min(times["graph"], times["xla"], key=statistics.median)
+            cell = {
+                "milliseconds": {name: spread(values) for name, values in times.items()},
+                "ratio": ratio(times["act"], alone),
+                "agent_steps": spread([1e3 * batch / value for value in times["act"]]),
+            }
+            cells.append({"network": network, "dtype": dtype, "batch": batch, **cell})
     return {"act": cells}
-
-
-def _values(times: dict[str, list[float]], batch: int) -> dict[str, Any]:
-    alone = min(("graph", "xla"), key=lambda name: spread(times[name])["median"])
-    return {
-        "milliseconds": {name: spread(values) for name, values in times.items()},
-        "ratio": ratio(times["act"], times[alone]),
-        "agent_steps": spread([1e3 * batch / value for value in times["act"]]),
-    }
 
 
 def table(result: dict[str, Any]) -> str:
     """Format milliseconds by network, dtype and batch."""
     heads = ["network", "dtype", "batch", "act step\nms", "network\ngraph, ms", "network\nXLA, ms"]
-    rows = [
-        [
-            cell["network"],
-            cell["dtype"],
-            str(cell["batch"]),
-            *(median(cell["milliseconds"][name]) for name in TIMES),
-            f"{cell['ratio']['median']:.2f}",
-            median(cell["agent_steps"]),
-        ]
-        for cell in result["act"]
-    ]
+    rows = []
+    for cell in result["act"]:
+        times = [median(cell["milliseconds"][name]) for name in TIMES]
+        measured = [*times, f"{cell['ratio']['median']:.2f}", median(cell["agent_steps"])]
+        rows.append([cell["network"], cell["dtype"], str(cell["batch"]), *measured])
     return columns([*heads, "book-\nkeeping, ms", "act /\nnetwork", "agent\nsteps/s"], rows)

@@ -21,18 +21,15 @@ import json
 import math
 import os
 import shlex
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import BenchmarkError, flags, report
-from benchmarks.runs import BenchmarkRun, in_turn
-from scripts.record_result import write_table
+from benchmarks.runs import BenchmarkRun, train_in_turn
 from seed_rl.envs.atari import ATARI_57, REFERENCES, games
 from seed_rl.experiment import config_files
+from seed_rl.extras.studies.runs import Trial
 from seed_rl.reporting import metrics
-from seed_rl.reporting.text import duration
-from seed_rl.studies.trial import Trial
 
 SETS = {"atari57": ATARI_57, "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert")}
 """Named sets of games: those reported by papers, and five that predict their median score (arXiv:2210.02019)."""
@@ -60,14 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
     parser.add_argument("--games", type=_games, default="atari57", help="names separated by commas, atari57 or atari5")
     parser.add_argument("--config", default="atari/vtrace_fast", help="name of a shipped gin file, or a path")
-    parser.add_argument(
-        "--gin_param", action="append", default=[], help="gin binding NAME=VALUE for all runs; may be repeated"
-    )
+    parser.add_argument("--gin_param", action="append", default=[], help="gin binding for all runs; may be repeated")
     parser.add_argument("--seeds", type=flags.count, default=1, help="number of runs per game, seeded 1, 2, ...")
     parser.add_argument("--frames", type=flags.frames, default="5M", help="length of a run, e.g. 5M or 300k")
-    parser.add_argument(
-        "--logdir", help="parent of the log directories; default: runs in the directory of the JSON file"
-    )
+    parser.add_argument("--logdir", help="parent of the log directories; default: runs beside the JSON file")
 
 
 def _games(text: str) -> list[str]:
@@ -80,96 +73,53 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     # The first seed of all games comes before any second seed. Mistakes are reported before the first run.
     wanted = itertools.product(range(1, arguments.seeds + 1), arguments.games)
     runs = [_Game(game, seed, directory, arguments) for seed, game in wanted]
-    todo = [run.frames_left() for run in runs]
-    print(f"{todo.count(0)} of {len(runs)} runs are done; {sum(todo):,} frames to do", flush=True)
-    began, trained, results = time.monotonic(), 0.0, []
-    for n, run in enumerate(in_turn(runs), 1):
-        results.append(run.result())
-        if not todo[n - 1]:
-            continue
-        trained += todo[n - 1] - run.frames_left()
-        left = sum(todo[n:]) * (time.monotonic() - began) / trained if trained else math.inf
-        left_text = f"{duration(left)} left" if math.isfinite(left) else "the time left is unknown"
-        print(f"{time.strftime('%H:%M:%S')} {n} of {len(runs)}, {_line(results[-1])}; {left_text}", flush=True)
-    return {"runs": results}
+    train_in_turn(runs)
+    return {"runs": [dict(run.record["result"]) for run in runs]}
 
 
 class _Game(BenchmarkRun):
     """A run of one game, recorded in the directory of results."""
 
     def __init__(self, game: str, seed: int, directory: str, arguments: argparse.Namespace):
-        """
-        Raises:
-          ConfigError: the file or a setting does not exist.
-          BenchmarkError: the log directory or the record belongs to another configuration.
-        """
+        """Raises the same errors as `BenchmarkRun`, also for a record of another configuration."""
         bindings = [*PROTOCOL, *_LOGS, f"Experiment.total_frames={arguments.frames}", *arguments.gin_param]
         trial = Trial(f"{game}_seed={seed}", {"Atari.game": game, "Experiment.seed": str(seed)})
         super().__init__(arguments.config, bindings, trial, directory)
         self._game = game
-        self._command = shlex.join(
-            ["seed_rl", "train", *self.arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
-        )
         self._stem = os.path.join(arguments.output, trial.name)
-        self._record: dict[str, Any] = {}
+        self.record: dict[str, Any] = {}
         if os.path.exists(f"{self._stem}.json"):
             with open(f"{self._stem}.json", encoding="utf-8") as file:
-                self._record = json.load(file)
-            found = config_files.differences(self.experiment, self._record["settings"])
+                self.record = json.load(file)
+            found = config_files.differences(self.experiment, self.record["settings"])
             if found:
                 raise BenchmarkError(f"{self._stem}.json records another configuration: {'; '.join(found)}")
 
-    def frames_left(self) -> int:
-        """Length of the run, environment frames."""
-        rows = [] if self.is_recorded() else self.rows()
-        frames = self._record["result"]["frames"] if self.is_recorded() else rows[-1]["env_frames"] if rows else 0
-        return max(0, self.experiment.total_frames - int(frames))
-
-    def is_recorded(self) -> bool:
-        """Return whether the run is completely recorded."""
-        result = self._record.get("result", {"failure": "it has not been run"})
+    def is_done(self) -> bool:
+        """Return whether all frames are recorded."""
+        result = self.record.get("result", {"failure": "it has not been run"})
         return "failure" not in result and result["frames"] >= self.experiment.total_frames
 
-    def result(self) -> dict[str, Any]:
-        """Return the recorded result."""
-        return dict(self._record["result"])
-
-    def train(self, stopped: Callable[[], bool]) -> None:
-        """Train the rest of the run and record it."""
-        if self.is_recorded():
-            return
-        super().train(stopped)
-        if not stopped():
-            self._write()
-
-    def _write(self) -> None:
-        rows, failure = self.rows(), self.failure()
+    def end(self, say: Callable[[str], None]) -> None:
+        """Record the run."""
         result = {
             "game": self._game,
             "seed": self.experiment.seed,
-            **summary(rows, self.experiment.total_frames),
+            **summary(self.rows(), self.experiment.total_frames),
             "starts": self.starts(),
-            **({"failure": failure} if failure else {}),
+            **({"failure": self.failure} if self.failure else {}),
         }
         content = report.report("atari", [], {}, result)
         del content["arguments"]
         # Added after rounding, because settings need all digits.
-        self._record = {**content, "command": self._command, "settings": self.experiment.to_json()}
-        write_table(list(thinned(rows)), f"{self._stem}.csv", COLUMNS)
-        report.write(f"{self._stem}.json", self._record)
+        command = shlex.join(["seed_rl", "train", *self.arguments])
+        self.record = {**content, "command": command, "settings": self.experiment.to_json()}
+        report.write_table(list(thinned(self.rows())), f"{self._stem}.csv", COLUMNS)
+        report.write(f"{self._stem}.json", self.record)
 
 
 def summary(rows: Sequence[Mapping[str, float]], total_frames: int) -> dict[str, Any]:
-    """Summarise the metrics of a run; values without data are None.
-
-    Args:
-      rows: rows of metrics, in order.
-      total_frames: planned length of the run.
-
-    Returns:
-      `frames` and `minutes` of training; `scores`, a list of `reading`; `best_return`, the largest mean over 100
-      episodes; `max_abs_value` and `min_entropy_share` over all rows.
-    """
+    """Summarise the metrics of a run: frames, minutes, scores (each a `reading`), and extremes, None without data."""
     full = [row["episode_return"] for row in rows if row["episodes"] >= metrics.RECENT_EPISODES]
     ends = sorted({total_frames, *(frames for frames in READINGS if frames < total_frames)})
     return {
@@ -182,11 +132,9 @@ def summary(rows: Sequence[Mapping[str, float]], total_frames: int) -> dict[str,
 
 
 def reading(rows: Sequence[Mapping[str, float]], frames: int) -> dict[str, Any]:
-    """Compute the score at the first row with at least `frames` frames, which must exist.
+    """Compute the score at the first row with `frames` frames: the mean return of the episodes in the `WINDOW`.
 
-    Returns:
-      `frames` as given; `episodes`, the number that ended in the `WINDOW` before; `score`, their mean return, None
-      without episodes. The window begins with a row, at most one interval of metrics early.
+    It is None without episodes. The window begins with a row, at most one interval of metrics early.
     """
     end = next(row for row in rows if row["env_frames"] >= frames)
     before = [row for row in rows if row["env_frames"] <= end["env_frames"] - WINDOW]
@@ -218,14 +166,6 @@ def _extremes(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {**largest, "min_entropy_share": min(shares)} if shares else largest
 
 
-def _line(result: Mapping[str, Any]) -> str:
-    name = f"{result['game']} seed {result['seed']}"
-    if "failure" in result:
-        return f"{name} failed: {result['failure']}"
-    scores = "".join(f", {_text(each['score'])} at {each['frames'] / 1e6:g}M" for each in result["scores"])
-    return f"{name} in {result['minutes']:.1f} minutes{scores}"
-
-
 def _text(value: float | None) -> str:
     return "-" if value is None else f"{value:,.2f}" if abs(value) < 1e6 else f"{value:.1e}"
 
@@ -246,5 +186,5 @@ def table(result: dict[str, Any]) -> str:
         ]
         rows.append([run["game"], str(run["seed"]), *map(_text, cells)])
     heads = [*(f"score\n{frames / 1e6:g} M" for frames in ends), "% of\nhuman", "best\nof 100", "largest\n|value|"]
-    failures = [_line(run) for run in runs if "failure" in run]
+    failures = [f"{run['game']} seed {run['seed']} failed: {run['failure']}" for run in runs if "failure" in run]
     return "\n".join([report.columns(["game", "seed", *heads, "least\nentropy", "minutes"], rows), *failures])

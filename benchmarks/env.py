@@ -5,8 +5,10 @@ Frames include action repeats.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import os
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,7 @@ from benchmarks.report import columns, median
 from benchmarks.timing import spread
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild, EnvConfig, random_play
+from seed_rl.experiment import Experiment
 from seed_rl.specs import EnvDescription
 from seed_rl.types import EnvOutput
 
@@ -63,32 +66,33 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, repeats: int) -> list[float]:
     """Measure agent steps per second of groups of environments, each stepped by a thread with random legal actions.
 
-    Args:
-      config: settings of the environments.
-      group_sizes: number of environments in each group.
-      seconds: total duration of all repeats.
-      repeats: number of measurements.
+    The repeats take some seconds in total.
 
     Raises:
       CannotBuild: the environments are not installed on this machine.
       EnvironmentFailed: an environment raised an error.
     """
     envs = [config.make(size) for size in group_sizes]
-    try:
+    with contextlib.ExitStack() as cleanup, ThreadPoolExecutor(len(envs)) as pool:
+        for env in envs:
+            cleanup.callback(env.close)
         played = [random_play(env, config.spec(), seed) for seed, env in enumerate(envs)]
         for outputs in played:
             next(outputs)
-        with ThreadPoolExecutor(len(envs)) as pool:
 
-            def steps_per_second(duration: float) -> float:
-                deadline = time.monotonic() + duration
-                return sum(pool.map(_steps_per_second, played, [deadline] * len(envs)))
+        def steps_per_second(duration: float) -> float:
+            deadline = time.monotonic() + duration
+            return sum(pool.map(_steps_per_second, played, [deadline] * len(envs)))
 
-            steps_per_second(0.1 * seconds)
-            return [steps_per_second(seconds / repeats) for _ in range(repeats)]
-    finally:
-        for env in envs:
-            env.close()
+        steps_per_second(0.1 * seconds)
+        return [steps_per_second(seconds / repeats) for _ in range(repeats)]
+
+
+def rate_of(experiment: Experiment, seconds: float) -> float:
+    """Measure agent steps per second of all of an experiment's environments: the median of three repeats."""
+    actors = experiment.actors
+    groups = [actors.envs_per_group] * (actors.num_actors * actors.groups_per_actor)
+    return statistics.median(env_rates(experiment.env, groups, seconds, repeats=3))
 
 
 def _steps_per_second(outputs: Iterator[EnvOutput], deadline: float) -> float:
@@ -101,17 +105,12 @@ def _steps_per_second(outputs: Iterator[EnvOutput], deadline: float) -> float:
 
 def table(result: dict[str, Any]) -> str:
     """Format the rates of each suite by number of threads."""
-    rows = [
-        [
-            suite["suite"],
-            str(rates["threads"]),
-            median(rates["agent_steps"]),
-            median(rates["frames"]),
-            f"{rates['agent_steps']['median'] / suite['rates'][0]['agent_steps']['median']:.2f}",
-        ]
-        for suite in result["suites"]
-        for rates in suite["rates"]
-    ]
+    rows = []
+    for suite in result["suites"]:
+        for rates in suite["rates"]:
+            times = rates["agent_steps"]["median"] / suite["rates"][0]["agent_steps"]["median"]
+            measured = [median(rates["agent_steps"]), median(rates["frames"]), f"{times:.2f}"]
+            rows.append([suite["suite"], str(rates["threads"]), *measured])
     lines = [columns(["suite", "threads", "agent steps/s", "frames/s", "times\nthe first"], rows)]
     lines += [f"{suite['suite']}: {suite['missing']}" for suite in result["suites"] if "missing" in suite]
     return "\n".join(lines)

@@ -41,12 +41,8 @@ dueling heads of 512). Unrolls have 20 steps."""
 
 def add_networks(parser: argparse.ArgumentParser) -> None:
     """Add `--networks` and `--dtypes`."""
-    parser.add_argument(
-        "--networks", type=flags.some_of(NETWORKS), default=",".join(NETWORKS), help="networks to measure"
-    )
-    parser.add_argument(
-        "--dtypes", type=flags.some_of(DTYPES), default=",".join(DTYPES), help="dtypes of their computations"
-    )
+    for flag, known in {"networks": NETWORKS, "dtypes": DTYPES}.items():
+        parser.add_argument(f"--{flag}", type=flags.some_of(known), default=",".join(known), help=f"{flag} to measure")
 
 
 def networks(arguments: argparse.Namespace) -> Iterator[tuple[str, str, Experiment]]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from seed_rl.settings import whole_number
 
 T = TypeVar("T", int, float)
+V = TypeVar("V")
 
 
 def at_least(minimum: T) -> Callable[[str], T]:
@@ -33,9 +34,12 @@ count = at_least(1)
 seconds = at_least(0.001)
 
 
-def counts(text: str) -> list[int]:
-    """Parse positive whole numbers separated by commas."""
-    return [count(part) for part in text.split(",")]
+def listed(parse: Callable[[str], V]) -> Callable[[str], list[V]]:
+    """Return a parser for values separated by commas."""
+    return lambda text: [parse(part) for part in text.split(",")]
+
+
+counts = listed(count)
 
 
 def frames(text: str) -> int:
@@ -49,21 +53,15 @@ def frames(text: str) -> int:
 def some_of(choices: Collection[str]) -> Callable[[str], list[str]]:
     """Return a parser for names from a collection, separated by commas."""
 
-    def parse(text: str) -> list[str]:
-        chosen = text.split(",")
-        for name in chosen:
-            if name not in choices:
-                raise argparse.ArgumentTypeError(f"unknown name {name!r}; expected {', '.join(choices)}")
-        return chosen
+    def parse(name: str) -> str:
+        if name not in choices:
+            raise argparse.ArgumentTypeError(f"unknown name {name!r}; expected {', '.join(choices)}")
+        return name
 
-    return parse
+    return listed(parse)
 
 
 def add_timing(parser: argparse.ArgumentParser, default_seconds: float) -> None:
     """Add `--seconds` and `--repeats`."""
-    parser.add_argument(
-        "--seconds", type=seconds, default=default_seconds, help="total duration of all repeats of a measurement"
-    )
-    parser.add_argument(
-        "--repeats", type=count, default=3, help="repeats of each measurement; the table shows the median"
-    )
+    parser.add_argument("--seconds", type=seconds, default=default_seconds, help="total duration of all repeats")
+    parser.add_argument("--repeats", type=count, default=3, help="measurements; the table shows the median")

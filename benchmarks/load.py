@@ -2,9 +2,8 @@
 
 A load generator simulates actors on other machines: each has its own connection and streams, and sends observations one
 step time after it received its actions. The learner is real: server, batching, act step and updates. If the offered
-rate exceeds the learner's, actors wait for their actions and latencies grow. --acting_only discards the unrolls instead
-of learning from them, which shows the rate of acting alone. Generator and learner share the cores: a generator that
-uses a whole core is the bottleneck.
+rate exceeds the learner's, actors wait for their actions and latencies grow. Generator and
+learner share the cores: a generator that uses a whole core is the bottleneck.
 
 `offered` is the rate with zero latency. CPU is in cores, i.e. CPU seconds per second.
 """
@@ -15,7 +14,7 @@ from typing import Any
 
 from benchmarks import flags, streams
 from benchmarks.experiments import Recipe
-from benchmarks.parts import Consumer, LearnerPart
+from benchmarks.parts import LearnerPart
 from benchmarks.report import columns, median, number
 from benchmarks.timing import spreads
 from seed_rl.experiment import Actors, Experiment
@@ -32,10 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--actors", type=flags.counts, default="16,64,256,1024", help="numbers of actors")
     parser.add_argument("--groups", type=flags.count, default=1, help="streams per actor")
     parser.add_argument("--group_sizes", type=flags.counts, default="1,4", help="environments per stream")
-    parser.add_argument(
-        "--step_ms", type=flags.at_least(0.0), default=50.0, help="step time of a group; 0: as fast as answered"
-    )
-    parser.add_argument("--acting_only", action="store_true", help="discard the unrolls instead of learning from them")
+    step_ms = flags.at_least(0.0)
+    parser.add_argument("--step_ms", type=step_ms, default=50.0, help="step time of a group; 0: as fast as answered")
     flags.add_timing(parser, 6.0)
 
 
@@ -43,7 +40,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure a row for each number of actors and each group size."""
     experiment = Recipe(arguments.gin_file, tuple(arguments.gin_param)).load()
     rows = [_row(experiment, actors, size, arguments) for size in arguments.group_sizes for actors in arguments.actors]
-    return {"step_ms": arguments.step_ms, "learns": not arguments.acting_only, "rows": rows}
+    return {"step_ms": arguments.step_ms, "rows": rows}
 
 
 def _row(experiment: Experiment, actors: int, group_size: int, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -53,17 +50,12 @@ def _row(experiment: Experiment, actors: int, group_size: int, arguments: argpar
         actors=Actors(actors, arguments.groups, group_size, num_eval_envs=0),
         inference=dataclasses.replace(inference, max_batch_size=max(inference.max_batch_size, group_size)),
     )
-    learner = LearnerPart(sized)
     step_seconds = arguments.step_ms / 1000
     load = streams.Load(experiment.env_spec(), actors, arguments.groups, group_size, step_seconds)
-    with Consumer(learner.discard if arguments.acting_only else learner.learn) as consumer:
-        (windows,) = streams.measure(
-            [learner.service],
-            load,
-            settle=step_seconds + arguments.seconds / arguments.repeats,
-            seconds=arguments.seconds,
-            repeats=arguments.repeats,
-            failure=lambda: consumer.failure,
+    settle = step_seconds + arguments.seconds / arguments.repeats
+    with LearnerPart(sized) as learner:
+        windows = streams.measure(
+            learner.service, load, settle, arguments.seconds, arguments.repeats, failure=lambda: learner.failure
         )
     return {
         "actors": actors,
@@ -88,16 +80,8 @@ def _values(window: streams.Window) -> dict[str, float]:
 
 def table(result: dict[str, Any]) -> str:
     """Format rates and latencies by number of actors."""
-    heads = [
-        "actors",
-        "streams",
-        "envs",
-        "offered\n/s",
-        "answered\n/s",
-        *(f"{name}\nms" for name in PERCENTILES),
-        "batch",
-    ]
-    heads += ["server\nthread", "infer.\nthread", "learner\ncores", "sender\ncores"]
+    heads = ["actors", "streams", "envs", "offered\n/s", "answered\n/s", *(f"{name}\nms" for name in PERCENTILES)]
+    heads += ["batch", "server\nthread", "infer.\nthread", "learner\ncores", "sender\ncores"]
     rows = [
         [
             *(f"{row[name]:,}" for name in ("actors", "streams", "environments")),
@@ -107,5 +91,4 @@ def table(result: dict[str, Any]) -> str:
         ]
         for row in result["rows"]
     ]
-    learner = "acting and learning" if result["learns"] else "acting only"
-    return f"{learner}, {result['step_ms']:g} ms per step of a group\n{columns(heads, rows)}"
+    return f"acting and learning, {result['step_ms']:g} ms per step of a group\n{columns(heads, rows)}"

@@ -1,5 +1,6 @@
 """Reports of benchmarks: JSON with results, hardware and software versions, and text tables."""
 
+import csv
 import datetime
 import json
 import os
@@ -16,18 +17,22 @@ from seed_rl import __version__
 from seed_rl.system.files import complete_or_absent
 from seed_rl.system.machine import described
 
-LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
-"""Packages whose versions are part of every report."""
+LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")  # whose versions are part of every report
+COLUMNS = (
+    *("env_frames", "seconds", "episode_return", "episode_length", "episodes", "eval/episode_return"),
+    *("eval/episode_length", "frames_per_second", "learner_updates", "policy/entropy", "policy/mean_abs_advantage"),
+    *("policy/mean_value", "policy_lag", "learning/explained_variance", "learning/clipped_share"),
+    *("learning/clipped_mass", "learning/entropy_share", "replay/size", "replay/ratio", "q/abs_td_error", "q/value"),
+    *("league/score", "league/members", "loss/total", "loss/entropy", "gradient_norm", "gradient_to_clip"),
+    "learning_rate",
+)
+"""Metrics in the tables of recorded runs."""
 
 
 def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the content of a JSON file, with floats rounded to six digits, the precision of the clocks.
+    """Build the content of a benchmark's JSON file from its flags as given, the values of all flags and the result.
 
-    Args:
-      name: name of the benchmark.
-      flags: flags as given on the command line.
-      arguments: values of all flags.
-      result: result of the measurement.
+    Floats are rounded to six digits, the precision of the clocks.
     """
     content = {
         "benchmark": name,
@@ -50,6 +55,16 @@ def write(path: str, content: Mapping[str, Any]) -> None:
         file.write(f"{json.dumps(content, indent=2)}\n".encode())
 
 
+def write_table(rows: Sequence[Mapping[str, float]], path: str, known: Sequence[str] = COLUMNS) -> list[str]:
+    """Write the metrics of a run as CSV; return its columns, the `known` ones that the run has."""
+    names = [name for name in known if any(name in row for row in rows)]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_rounded({name: row[name] for name in names if name in row}) for row in rows)
+    return names
+
+
 def _rounded(value: Any) -> Any:
     """Round floats to six significant digits, and turn tuples into lists, as JSON does."""
     if isinstance(value, float):
@@ -63,24 +78,17 @@ def _rounded(value: Any) -> Any:
 
 def hardware() -> dict[str, Any]:
     """Describe this machine: available `cores`, `processor`, `memory_gb` (10^9 bytes), `accelerators`."""
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        "processor": described(),
-        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
-        "accelerators": _accelerators(),
-    }
-
-
-def _accelerators() -> list[str]:
-    """Return the names of the GPUs and TPUs known to TensorFlow."""
     import tensorflow as tf
 
     from seed_rl.system import devices
 
-    return [
-        str(tf.config.experimental.get_device_details(device).get("device_name", device.name))
-        for device in devices.accelerators()
-    ]
+    details = [(tf.config.experimental.get_device_details(each), each.name) for each in devices.accelerators()]
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": described(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "accelerators": [str(known.get("device_name", name)) for known, name in details],
+    }
 
 
 def commit() -> str | None:
@@ -98,28 +106,16 @@ def commit() -> str | None:
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format a table with right-aligned numeric columns and left-aligned text columns.
-
-    Args:
-      headers: column headings, which may have several lines.
-      rows: cells of each row.
-    """
-    split = [header.split("\n") for header in headers]
-    height = max(len(lines) for lines in split)
-    padded = [[""] * (height - len(lines)) + lines for lines in split]
-    cells = [[row[column] for row in rows] for column in range(len(headers))]
-    widths = [max(map(len, [*lines, *column])) for lines, column in zip(split, cells, strict=True)]
-    right = [all(_is_number(cell) for cell in column) for column in cells]
-
-    def line(row: Sequence[str]) -> str:
-        aligned = (
-            cell.rjust(width) if to_the_right else cell.ljust(width)
-            for cell, width, to_the_right in zip(row, widths, right, strict=True)
-        )
-        return "  ".join(aligned).rstrip()
-
-    head = [line([lines[n] for lines in padded]) for n in range(height)]
-    return "\n".join([*head, "  ".join("-" * width for width in widths), *map(line, rows)])
+    """Format a table with right-aligned columns of numbers and left-aligned others; headers may have several lines."""
+    height = 1 + max(header.count("\n") for header in headers)
+    heads = [("\n" * (height - 1 - header.count("\n")) + header).split("\n") for header in headers]
+    cells = [[row[n] for row in rows] for n in range(len(headers))]
+    drawn = []
+    for head, column in zip(heads, cells, strict=True):
+        width = max(map(len, [*head, *column]))
+        align = str.rjust if all(map(_is_number, column)) else str.ljust
+        drawn.append([*(align(line, width) for line in head), "-" * width, *(align(cell, width) for cell in column)])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*drawn, strict=True))
 
 
 def number(value: float) -> str:

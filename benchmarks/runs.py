@@ -1,94 +1,74 @@
-"""Trains runs sequentially. After a kill the same command continues, because each run has its own log directory."""
+"""Runs that a benchmark trains in the queue of `seed_rl sweep`, so that the same command continues after a kill."""
 
+import abc
 import datetime
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+import time
+from collections.abc import Sequence
+from typing import Any
 
 from benchmarks import BenchmarkError
 from benchmarks.report import commit
 from seed_rl.experiment import config_files
-from seed_rl.reporting import metrics
-from seed_rl.studies.sweep import Sweep
-from seed_rl.studies.trial import Trial
+from seed_rl.extras.studies.runs import Run, Trial, train_all
 from seed_rl.system.signals import signals
 
 _STARTS = "starts.jsonl"
 
 
-class BenchmarkRun:
-    """An experiment in a log directory."""
+class BenchmarkRun(Run):
+    """An experiment in a log directory, which notes when it was started."""
 
     def __init__(self, config: str, bindings: Sequence[str], trial: Trial, directory: str):
-        """
-        Args:
-          config: name of a shipped gin file, or a path.
-          bindings: gin bindings, NAME=VALUE.
-          trial: further bindings, and the name of the log directory.
-          directory: parent of the log directory.
+        """Load a gin file with bindings NAME=VALUE and those of a trial, which also names the log directory.
 
         Raises:
           ConfigError: the file or a setting does not exist.
           BenchmarkError: the log directory holds a run with another configuration.
         """
         self.experiment = config_files.load([config], [*bindings, *trial.bindings])
-        self.logdir = os.path.join(directory, trial.name)
+        super().__init__(
+            trial, [f"--gin_file={config}", *(f"--gin_param={binding}" for binding in bindings)], directory
+        )
         found = config_files.differences_from_saved(self.experiment, self.logdir)
         if found:
             raise BenchmarkError(f"{self.logdir} holds a run with another configuration: {'; '.join(found)}")
-        self.arguments = [f"--gin_file={config}", *(f"--gin_param={binding}" for binding in bindings)]
-        self._sweep = Sweep([trial], self.arguments, directory, parallel=1)
 
-    def rows(self) -> list[dict[str, float]]:
-        """Return the rows of metrics so far."""
-        return metrics.read(self.logdir) if os.path.exists(os.path.join(self.logdir, metrics.FILE)) else []
+    @abc.abstractmethod
+    def is_done(self) -> bool:
+        """Return whether nothing is left to train."""
 
-    def is_finished(self) -> bool:
-        """Return whether all frames are done."""
-        return bool(self._result()["state"] == "finished")
-
-    def failure(self) -> str | None:
-        """Return the reason for a failure, or None."""
-        return self._result().get("failure")
-
-    def _result(self) -> dict[str, Any]:
-        return self._sweep.results()[0]
-
-    def train(self, stopped: Callable[[], bool]) -> None:
-        """Train, starting from the last checkpoint if any, until the run has ended or `stopped` is true."""
-        if self.is_finished():
-            return
+    def begin(self) -> None:
+        """Note the start."""
         os.makedirs(self.logdir, exist_ok=True)
         with open(os.path.join(self.logdir, _STARTS), "a", encoding="utf-8") as file:
-            file.write(json.dumps(self._start()) + "\n")
-        self._sweep.run(stopped, lambda text: None)
+            file.write(json.dumps(self.circumstances()) + "\n")
 
-    def _start(self) -> dict[str, Any]:
-        return {
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "commit": commit(),
-            "load": os.getloadavg()[0],
-        }
+    def circumstances(self) -> dict[str, Any]:
+        """Return date, commit and load average of the machine."""
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return {"date": date, "commit": commit(), "load": os.getloadavg()[0]}
 
     def starts(self) -> list[dict[str, Any]]:
-        """Return date, commit and load average of the machine at each start."""
+        """Return the circumstances of each start."""
         with open(os.path.join(self.logdir, _STARTS), encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
 
-R = TypeVar("R", bound=BenchmarkRun)
-
-
-def in_turn(runs: Sequence[R]) -> Iterator[R]:
-    """Train runs sequentially, and yield each when it has ended.
+def train_in_turn(runs: Sequence[BenchmarkRun]) -> None:
+    """Train the runs that are not done, one after another.
 
     Raises:
       BenchmarkError: a signal interrupted a run, which has saved a checkpoint.
     """
+
+    def say(text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+    waiting = [run for run in runs if not run.is_done()]
+    say(f"{len(waiting)} of {len(runs)} runs left")
     with signals() as stopped:
-        for run in runs:
-            run.train(stopped.is_set)
-            if stopped.is_set():
-                raise BenchmarkError("interrupted; the same command continues")
-            yield run
+        train_all(waiting, stopped.is_set, say)
+        if stopped.is_set():
+            raise BenchmarkError("interrupted; the same command continues")

@@ -16,8 +16,8 @@ import selectors
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
@@ -101,157 +101,77 @@ def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
 
 
 def measure(
-    services: Sequence[CentralInference],
+    service: CentralInference,
     load: Load,
     settle: float,
     seconds: float,
     repeats: int,
     failure: Callable[[], BaseException | None] = lambda: None,
-) -> list[list[Window]]:
-    """Measure services behind real servers, each under the load of a generator; return the repeats of each.
+) -> list[Window]:
+    """Measure a service, which is started and stopped, behind a real server under the load of a generator.
 
-    Several services take turns within each repeat, so that drifts in the machine's speed affect all of them equally.
-
-    Args:
-      services: services to start and stop.
-      load: shape of the load.
-      settle: seconds of load before the measurement, of several services before each turn.
-      seconds: total duration of all repeats of a service.
-      repeats: number of repeats.
-      failure: returns the error of the thread that consumes the unrolls, if any.
+    The repeats take some seconds in total, after `settle` seconds of load; `failure` returns the error of the thread
+    that learns, if any.
 
     Raises:
       BenchmarkError: a part failed, or nothing was answered within a repeat.
     """
     with contextlib.ExitStack() as cleanup:
-        driven = []
-        for service in services:
-            driven.append(cleanup.enter_context(_Driven(service, load)))
-            driven[-1].begin()
-        for repeat, one in itertools.product(range(repeats), driven):
-            one.measure(0.0 if repeat and len(driven) == 1 else settle, seconds / repeats)
+        pool = cleanup.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
+        directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl-"))
+        server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
+        service.start()
+        cleanup.callback(service.stop)
+        address = server.start()
+        cleanup.callback(server.stop, grace=1)
+        sent = pool.submit(_generate, address, load)
+        deadline, two_each = time.monotonic() + _START_SECONDS, 2 * load.streams * load.group_size
+        while len(server.streams) < load.streams or service.stats.agent_steps < two_each:
+            time.sleep(0.01)
+            if sent.done() or time.monotonic() > deadline:
+                raise BenchmarkError(f"{len(server.streams)} of {load.streams} streams opened")
+        time.sleep(settle)
+        counts = [_counts(service, load)]
+        for _ in range(repeats):
+            time.sleep(seconds / repeats)
+            counts.append(_counts(service, load))
+        service.raise_failure()
         if (failed := failure()) is not None:
             raise BenchmarkError(f"the learner failed: {failed}") from failed
-        return [one.end() for one in driven]
+        if (missing := load.streams - len(server.streams)) > 0:
+            raise BenchmarkError(f"{missing} of {load.streams} streams ended early")
+        service.stop()
+        server.stop(grace=1)
+        due, answered = sent.result()
+    windows = []
+    for before, after in itertools.pairwise(counts):
+        inside = (answered >= before[0]) & (answered < after[0])
+        windows.append(Window((answered - due)[inside], *(after - before).tolist()))
+        if not (inside.any() and windows[-1].batches):
+            raise BenchmarkError("nothing was answered within a repeat: increase --seconds")
+    return windows
 
 
-class _Driven:
-    """A service behind the real server with a load generator, which stands still outside of measurements."""
-
-    def __init__(self, service: CentralInference, load: Load):
-        self._service, self._load = service, load
-        self._directory = tempfile.TemporaryDirectory(prefix="seed_rl-")
-        self._server = ActorServer(f"unix:{self._directory.name}/bench.sock", service, security=ServerSecurity())
-        self._counters: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def __enter__(self) -> _Driven:
-        self._service.start()
-        self._generator = _Generator(self._server.start(), self._load)
-        return self
-
-    def begin(self) -> None:
-        """Wait until all streams are open and have been answered."""
-        _wait_for_streams(self._server, self._service, self._generator, self._load)
-        self._generator.process.suspend()
-
-    def measure(self, settle: float, seconds: float) -> None:
-        """Let the generator send for a while, and count for the last `seconds` of it."""
-        self._generator.process.resume()
-        time.sleep(settle)
-        before = self._counts()
-        time.sleep(seconds)
-        self._counters.append((before, self._counts()))
-        self._generator.process.suspend()
-
-    def _counts(self) -> np.ndarray:
-        """Return the current values of the fields of a `Window` from `seconds` on; the first is the monotonic clock."""
-        numbers = {thread.native_id: thread.name for thread in threading.enumerate()}
-        cpu = {SERVER_THREAD: 0.0, INFERENCE_THREAD: 0.0}
-        for thread in psutil.Process().threads():
-            name = numbers.get(thread.id, "")
-            if name in cpu:
-                cpu[name] += thread.user_time + thread.system_time
-        stats, used = self._service.stats, self._generator.cpu_seconds()
-        counts = stats.agent_steps // self._load.group_size, stats.agent_steps, stats.batches
-        return np.array([time.monotonic(), *counts, time.process_time(), *cpu.values(), used])
-
-    def end(self) -> list[Window]:
-        """Stop, and return a window for each measurement."""
-        self._service.raise_failure()
-        if (missing := self._load.streams - len(self._server.streams)) > 0:
-            raise BenchmarkError(f"{missing} of {self._load.streams} streams ended early")
-        self._stop()
-        due, answered = self._generator.times()
-        windows = []
-        for before, after in self._counters:
-            inside = (answered >= before[0]) & (answered < after[0])
-            window = Window((answered - due)[inside], *(after - before).tolist())
-            if not (inside.any() and window.batches):
-                raise BenchmarkError("nothing was answered within a repeat: increase --seconds")
-            windows.append(window)
-        return windows
-
-    def _stop(self) -> None:
-        self._generator.process.resume()
-        self._service.stop()
-        self._server.stop(grace=1)
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._stop()
-        finally:
-            self._generator.kill()
-            self._directory.cleanup()
+def _counts(service: CentralInference, load: Load) -> np.ndarray:
+    """Return the current values of the fields of a `Window` from `seconds` on; the first is the monotonic clock."""
+    numbers = {thread.native_id: thread.name for thread in threading.enumerate()}
+    cpu = {SERVER_THREAD: 0.0, INFERENCE_THREAD: 0.0}
+    for thread in psutil.Process().threads():
+        name = numbers.get(thread.id, "")
+        if name in cpu:
+            cpu[name] += thread.user_time + thread.system_time
+    children = [child.cpu_times() for child in psutil.Process().children()]  # the generator, and idle ones
+    used, steps = sum(each.user + each.system for each in children), service.stats.agent_steps
+    counts = steps // load.group_size, steps, service.stats.batches
+    return np.array([time.monotonic(), *counts, time.process_time(), *cpu.values(), used])
 
 
-def _wait_for_streams(server: ActorServer, service: CentralInference, generator: _Generator, load: Load) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    two_each = 2 * load.streams * load.group_size
-    while len(server.streams) < load.streams or service.stats.agent_steps < two_each:
-        time.sleep(0.01)
-        if not generator.alive or time.monotonic() > deadline:
-            raise BenchmarkError(f"{len(server.streams)} of {load.streams} streams opened")
+def _generate(address: str, load: Load) -> tuple[np.ndarray, np.ndarray]:
+    """Send until the server ends the streams.
 
-
-class _Generator:
-    """The process of a load generator, which ends when the server ends its streams."""
-
-    def __init__(self, address: str, load: Load):
-        spawn = multiprocessing.get_context("spawn")
-        self._times, theirs = spawn.Pipe(duplex=False)
-        self._process = spawn.Process(target=_generate, args=(address, load, theirs), daemon=True)
-        self._process.start()
-        self.process = psutil.Process(self._process.pid)
-        theirs.close()
-
-    @property
-    def alive(self) -> bool:
-        return self._process.is_alive()
-
-    def cpu_seconds(self) -> float:
-        used = self.process.cpu_times()
-        return used.user + used.system
-
-    def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the times when observations were due and answered, float64 [n] each, seconds of the monotonic clock.
-
-        Call it after the server has stopped.
-        """
-        try:
-            if not self._times.poll(30):
-                raise BenchmarkError("the load generator did not end")
-            due, answered = self._times.recv()
-        except EOFError as error:
-            raise BenchmarkError("the load generator failed") from error
-        return due, answered
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._times.close()
-
-
-def _generate(address: str, load: Load, times: Connection) -> None:
+    Returns:
+      The times when observations were due and answered, float64 [n] each, seconds of the monotonic clock.
+    """
     client = LearnerClient(address, ClientSecurity())
     sizes = [load.group_size] * load.groups
     leases = [client.join(f"actor {n}", load.env_spec, sizes, timeout=60) for n in range(load.actors)]
@@ -259,7 +179,7 @@ def _generate(address: str, load: Load, times: Connection) -> None:
     # The usual `epoll` would round waits up to whole milliseconds.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     asyncio.set_event_loop(loop)
-    times.send(loop.run_until_complete(_send(address, load, leases)))
+    return loop.run_until_complete(_send(address, load, leases))
 
 
 async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarray, np.ndarray]:

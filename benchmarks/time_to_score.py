@@ -19,65 +19,44 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks import BenchmarkError, flags
-from benchmarks.env import env_rates
-from benchmarks.report import columns, median, number
-from benchmarks.runs import BenchmarkRun, in_turn
+from benchmarks import flags
+from benchmarks.env import rate_of
+from benchmarks.report import columns, median, number, write_table
+from benchmarks.runs import BenchmarkRun, train_in_turn
 from benchmarks.timing import spread
-from scripts.record_result import write_table
-from seed_rl.cli.main import UsageError
-from seed_rl.experiment import Experiment
+from seed_rl.extras.studies.runs import Trial
+from seed_rl.extras.studies.sweep import trials
 from seed_rl.reporting import metrics
-from seed_rl.studies.sweep import trials
-from seed_rl.studies.trial import Trial
 
 QUICK = {"configs": "catch/vtrace", "seeds": 1, "minutes": 0.05, "thresholds": "-1,2", "metrics_interval": 0.2}
 
-_ENV_SECONDS = 3.0
 _LATE_SECONDS = 600.0  # extra time for start-up and the last checkpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--configs", type=_names, default="atari/vtrace_pong", help="names of shipped gin files, or paths"
-    )
+    names = flags.listed(str)
+    parser.add_argument("--configs", type=names, default="atari/vtrace_pong", help="names of gin files, or paths")
     parser.add_argument("--grid", action="append", default=[], help="NAME=VALUE,VALUE,... as for seed_rl sweep")
     parser.add_argument("--seeds", type=flags.count, default=3, help="number of runs per combination, seeded 1, 2, ...")
-    parser.add_argument(
-        "--minutes", type=flags.at_least(0.01), default=45.0, help="training-time budget of a run, minutes"
-    )
-    parser.add_argument("--thresholds", type=_thresholds, default="15,18", help="returns to reach, separated by commas")
+    parser.add_argument("--minutes", type=flags.at_least(0.01), default=45.0, help="time to train a run, minutes")
+    returns = flags.listed(flags.at_least(-math.inf))
+    parser.add_argument("--thresholds", type=returns, default="15,18", help="returns to reach, separated by commas")
     parser.add_argument("--metrics_interval", type=flags.seconds, default=5.0, help="seconds between rows of metrics")
-    parser.add_argument(
-        "--logdir", help="parent of the log directories; default: time_to_score in the directory of the JSON file"
-    )
-
-
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _thresholds(text: str) -> list[float]:
-    parse = flags.at_least(-math.inf)
-    return sorted(parse(part) for part in text.split(","))
+    parser.add_argument("--logdir", help="parent of the log directories; default: time_to_score beside the JSON file")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train the unfinished runs; return frames and minutes of each experiment to each threshold."""
     directory = arguments.logdir or os.path.join(arguments.output, "time_to_score")
-    try:
-        wanted = trials(arguments.grid, range(1, arguments.seeds + 1))
-    except UsageError as error:
-        raise BenchmarkError(f"--grid: {error}") from error
+    wanted = trials(arguments.grid, range(1, arguments.seeds + 1))
     # Mistakes are reported before the first run.
     races = [_Race(config, trial, directory, arguments) for config in arguments.configs for trial in wanted]
+    train_in_turn(races)
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for race in in_turn(races):
-        row = race.row()
-        print(f"{time.strftime('%H:%M:%S')} {_line(race.name, row)}", flush=True)
-        groups.setdefault(race.group, []).append(row)
-    return {"experiments": [_summary(group, rows, arguments.thresholds) for group, rows in groups.items()]}
+    for race in races:
+        groups.setdefault(race.group, []).append(race.result())
+    return {"experiments": [_summary(*each, sorted(arguments.thresholds)) for each in groups.items()]}
 
 
 class _Race(BenchmarkRun):
@@ -87,51 +66,49 @@ class _Race(BenchmarkRun):
         """Raises the same errors as `BenchmarkRun`."""
         place = os.path.join(directory, os.path.splitext(config)[0].strip("./").replace("/", "_"))
         super().__init__(config, [f"Logs.metrics_interval_s={arguments.metrics_interval}"], trial, place)
-        self.name = f"{config} {trial.name}"
+        self.title = f"{config} {trial.name}"
         settings = {name: value for name, value in trial.settings.items() if name != "Experiment.seed"}
         self.group = (config, *(f"{name} = {value}" for name, value in settings.items()))
-        self._thresholds = arguments.thresholds
-        self._seconds = 60 * arguments.minutes
+        self._thresholds = sorted(arguments.thresholds)
+        self._seconds, self._deadline = 60 * arguments.minutes, math.inf
+        self._env_seconds = min(3.0, self._seconds / 20)
         self._curve = os.path.join(arguments.output, f"{os.path.basename(place)}_{trial.name}.csv")
         self._metric = self.experiment.score
 
-    def _is_over(self) -> bool:
+    def is_done(self) -> bool:
+        """Return whether the run has used up its frames or its minutes, or reached the highest threshold."""
         rows = self.rows()
         spent = rows[-1]["seconds"] if rows else 0.0
-        return spent >= self._seconds or first(rows, self._metric, self._thresholds[-1]) is not None
+        reached = first(rows, self._metric, self._thresholds[-1]) is not None
+        return reached or spent >= self._seconds or self.is_finished()
 
-    def train(self, stopped: Callable[[], bool]) -> None:
-        """Train until the run is over; do nothing if it is already."""
-        if not self._is_over():
-            super().train(self._watch(stopped))
+    def begin(self) -> None:
+        """Note the start, and until when to wait for the run."""
+        super().begin()
+        self._deadline = time.monotonic() + self._seconds + _LATE_SECONDS
 
-    def _watch(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
-        """Return a function that says whether to end the run; it reads the metrics when their file has changed."""
-        path = os.path.join(self.logdir, metrics.FILE)
-        deadline = time.monotonic() + self._seconds + _LATE_SECONDS
-        size, over = -1, False
+    def circumstances(self) -> dict[str, Any]:
+        """Return date, commit, load average, and agent steps per second of the environments alone."""
+        return {**super().circumstances(), "env_steps": rate_of(self.experiment, self._env_seconds)}
 
-        def ends() -> bool:
-            nonlocal size, over
-            now = os.path.getsize(path) if os.path.exists(path) else 0
-            if now != size:
-                size, over = now, self._is_over()
-            return over or stopped() or time.monotonic() > deadline
+    def is_over(self) -> bool:
+        """Return whether the run is done, or too late."""
+        return self.is_done() or time.monotonic() > self._deadline
 
-        return ends
+    def end(self, say: Callable[[str], None]) -> None:
+        """Say how far the run has come, and write its curve."""
+        result = self.result()
+        best = "none" if result["best_return"] is None else f"{result['best_return']:.2f}"
+        say(f"{self.title}: {result['frames']:,} frames in {result['minutes']:.1f} minutes, best return {best}")
+        if self.rows():
+            write_table(self.rows(), self._curve)
 
-    def _start(self) -> dict[str, Any]:
-        return {**super()._start(), "env_steps": _env_steps(self.experiment)}
-
-    def row(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """Summarise the run: seed, frames, minutes, returns, times of thresholds, starts, reason for a failure."""
-        rows, failure = self.rows(), self.failure()
-        if rows:
-            os.makedirs(os.path.dirname(self._curve), exist_ok=True)
-            write_table(rows, self._curve)
-        returns = [row[self._metric] for row in rows if self._metric in row]
-        if not failure and not self._is_over() and not self.is_finished():
+        rows, failure = self.rows(), self.failure
+        if not failure and not self.is_done():
             failure = f"stopped {_LATE_SECONDS / 60:.0f} minutes after its budget, most of which it did not train"
+        returns = [row[self._metric] for row in rows if self._metric in row]
         return {
             "seed": self.experiment.seed,
             "metric": self._metric,
@@ -156,20 +133,6 @@ def first(rows: Sequence[Mapping[str, float]], metric: str, threshold: float) ->
     return None
 
 
-def _env_steps(experiment: Experiment) -> float:
-    """Measure agent steps per second of the experiment's environments alone."""
-    actors = experiment.actors
-    groups = [actors.envs_per_group] * (actors.num_actors * actors.groups_per_actor)
-    return statistics.median(env_rates(experiment.env, groups, _ENV_SECONDS, repeats=3))
-
-
-def _line(name: str, row: Mapping[str, Any]) -> str:
-    if "failure" in row:
-        return f"{name} failed: {row['failure']}"
-    best = "none" if row["best_return"] is None else f"{row['best_return']:.2f}"
-    return f"{name}: {row['frames']:,} frames in {row['minutes']:.1f} minutes, best return {best}"
-
-
 def _summary(group: Sequence[str], rows: Sequence[Mapping[str, Any]], thresholds: Sequence[float]) -> dict[str, Any]:
     return {
         "config": group[0],
@@ -185,14 +148,7 @@ def _summary(group: Sequence[str], rows: Sequence[Mapping[str, Any]], thresholds
 
 
 def over_seeds(reached: Sequence[Mapping[str, float] | None]) -> dict[str, Any]:
-    """Count the seeds that reached a threshold, and compute `median` and `worst` of frames and minutes.
-
-    Args:
-      reached: result of `first` for each seed.
-
-    Returns:
-      `reached`, and the median and the worst of `frames` and `minutes`, None if infinite.
-    """
+    """Count the seeds that `reached` a threshold; `median` and `worst` of frames and minutes are None if infinite."""
     result: dict[str, Any] = {"reached": sum(each is not None for each in reached)}
     for unit in ("frames", "minutes"):
         values = [math.inf if each is None else each[unit] for each in reached]
@@ -206,23 +162,14 @@ def table(result: dict[str, Any]) -> str:
     rows: list[list[str]] = []
     failures = []
     for experiment in result["experiments"]:
-        runs = experiment["runs"]
+        config, runs = experiment["config"], experiment["runs"]
         for each in experiment["thresholds"]:
-            cells = [
-                f"{each['threshold']:g}",
-                f"{each['reached']} of {len(runs)}",
-                *(_cell(each["frames"][which], 1e6) for which in ("median", "worst")),
-                *(_cell(each["minutes"][which], 1.0) for which in ("median", "worst")),
-                median(experiment["env_steps"]),
-            ]
-            rows.append([experiment["config"], *cells])
-            rows += [[f"  {setting}", *[""] * len(cells)] for setting in experiment["settings"]]
-        failures += [
-            f"{experiment['config']}, seed {run['seed']}: {run['failure']}" for run in runs if "failure" in run
-        ]
+            cells = [f"{each['threshold']:g}", f"{each['reached']} of {len(runs)}"]
+            for unit, scale in {"frames": 1e6, "minutes": 1.0}.items():
+                values = (each[unit][which] for which in ("median", "worst"))
+                cells += ["-" if value is None else number(value / scale) for value in values]
+            cells.append(median(experiment["env_steps"]))
+            rows += [[config, *cells], *([f"  {each}", *[""] * len(cells)] for each in experiment["settings"])]
+        failures += [f"{config}, seed {run['seed']}: {run['failure']}" for run in runs if "failure" in run]
     heads = ["experiment", "return", "seeds", "M frames\nmedian", "worst", "minutes\nmedian", "worst", "env\nsteps/s"]
     return "\n".join([columns(heads, rows), *failures])
-
-
-def _cell(value: float | None, unit: float) -> str:
-    return "-" if value is None else number(value / unit)

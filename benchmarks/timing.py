@@ -22,14 +22,9 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[st
 
 
 def milliseconds(works: Mapping[str, Callable[[], object]], seconds: float, repeats: int) -> dict[str, list[float]]:
-    """Measure milliseconds per call of each function, `repeats` times.
+    """Measure milliseconds per call of each function, `repeats` times in `seconds`, after a call that does not count.
 
     The functions take turns within each repeat, so that drifts in the machine's speed affect all functions equally.
-
-    Args:
-      works: functions by name; each is called once before the measurement.
-      seconds: total duration of all repeats of a function; each repeat makes at least one call.
-      repeats: number of measurements of each function.
     """
     for work in works.values():
         work()

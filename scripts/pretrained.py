@@ -11,14 +11,14 @@ import pathlib
 import subprocess
 import sys
 
+from seed_rl.evaluation.plot import plot_curves
 from seed_rl.extras.sharing import pretrained
 from seed_rl.reporting import metrics
-from seed_rl.studies.plot import plot_curves
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights.policy_sources import opened
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # for `scripts`, which is not installed
+sys.path.insert(0, str(ROOT))  # for `benchmarks` and `scripts`, which are not installed
 COLUMNS = ("env_frames", "seconds", "episode_return", "eval/episode_return")
 LARGEST = {"model.safetensors": 4_000_000, "replay.mp4": 2_000_000}
 """Largest size in bytes of each file that a policy must have."""
@@ -28,8 +28,8 @@ CURVE = "\n![Learning curve](curve.png)\n"
 def add(arguments: argparse.Namespace) -> int:
     """Publish a policy in docs/pretrained, with its learning curve."""
     load_tensorflow()
+    from benchmarks.report import write_table
     from scripts import pages
-    from scripts.record_result import write_table
     from seed_rl.extras.sharing import hub
 
     folder = pretrained.ROOT / arguments.name

@@ -41,7 +41,6 @@ LAYERS = (
     ("seed_rl.learner",),
     ("seed_rl.evaluation",),
     ("seed_rl.runs",),
-    ("seed_rl.studies",),
     ("seed_rl.cli",),
     ("seed_rl.api", "seed_rl.__main__"),
     ("seed_rl.extras", "seed_rl.extras.*"),  # neighbours

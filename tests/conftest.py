@@ -47,7 +47,6 @@ NOT_QUICK = (
     "packaging_test.py",
     "reporting/wandb_run_test.py",
     "runs",
-    "studies",
     "system/signals_test.py",
 )
 """Folders and modules that `--quick` leaves out: they start processes, or need the football engine or a browser."""

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks import BenchmarkError, atari
 from benchmarks.__main__ import parse
+from benchmarks.runs import BenchmarkRun
 from seed_rl.experiment import config_files
-from seed_rl.studies.sweep import Sweep
 
 FRAMES = 6_000_000
 
@@ -76,23 +76,20 @@ def queue(monkeypatch, tmp_path):
             flags = [f"--output={tmp_path}/out", f"--logdir={tmp_path}/runs", "--games=pong,qbert", "--frames=6M"]
             return atari.measure(parse("atari", [*flags, *words]))["runs"]
 
-    def train(sweep, stopped, say):
-        (trial,) = sweep._wanted
-        Queue.trained.append(trial.name)
-        killed = trial.name in Queue.kills
-        with open(sweep.path(trial, "metrics.jsonl"), "w", encoding="utf-8") as file:
+    def train(run, stopped, say):
+        run.begin()
+        run.failure = "it diverged" if run.trial.name in Queue.fails else None
+        Queue.trained.append(run.trial.name)
+        killed = run.trial.name in Queue.kills
+        with open(f"{run.logdir}/metrics.jsonl", "w", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows_of(FRAMES // 2 if killed else FRAMES))
         if killed:
             Queue.kills.clear()
             raise Killed
-        if trial.name in Queue.fails:
-            sweep.failures[trial.name] = "it diverged"
-        else:
-            with open(sweep.path(trial, "finished.json"), "w", encoding="utf-8") as file:
-                file.write(json.dumps(sweep._arguments_of(trial)))
+        return int(run.failure is not None)
 
     (tmp_path / "out").mkdir()
-    monkeypatch.setattr(Sweep, "run", train)
+    monkeypatch.setattr(BenchmarkRun, "train", train)
     return Queue()
 
 
@@ -101,13 +98,12 @@ def test_a_queue_that_was_killed_skips_what_is_recorded_and_continues_the_rest(q
     with pytest.raises(Killed):
         queue()
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"pong_seed=1.csv", "pong_seed=1.json"}
-    assert "1 of 2, pong seed 1 in 10.0 minutes, 4.00 at 5M, 5.00 at 6M; " in capsys.readouterr().out
 
     for path in (tmp_path / "runs" / "pong_seed=1").iterdir():
         path.unlink()  # the machine is another one: it has only what was recorded
     results = queue()
     assert queue.trained == ["pong_seed=1", "qbert_seed=1", "qbert_seed=1"]
-    assert "1 of 2 runs are done; 3,000,000 frames to do" in capsys.readouterr().out
+    assert "1 of 2 runs left" in capsys.readouterr().out
     assert [(run["game"], run["scores"][-1]["score"], len(run["starts"])) for run in results] == [
         ("pong", 5.0, 1),
         ("qbert", 5.0, 2),

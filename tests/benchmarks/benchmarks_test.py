@@ -8,10 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import time_to_score
 from benchmarks.__main__ import ALL, APART, BENCHMARKS, main, parse
+from benchmarks.runs import BenchmarkRun
 from seed_rl.experiment import config_files
-from seed_rl.studies.sweep import Sweep
 
 WIDEST = 100
 
@@ -19,10 +18,6 @@ WORDS = {
     "env": ["catch", "frames/s"],
     "transport": ["messages", "wire", "memory"],
     "act": ["shallow", "float32", "XLA"],
-    "train": ["shallow", "GFLOP/s"],
-    "formats": ["catch/vtrace", "oneDNN", "native"],
-    "replay": ["1,000", "sample, ms", "round, ms"],
-    "serve": ["clients", "p99"],
     "load": ["acting and learning, 5 ms", "p99", "answered"],
     "end_to_end": ["catch", "share of", "ceiling"],
     "time_to_score": ["catch/vtrace", "M frames"],
@@ -59,20 +54,20 @@ def test_several_run_in_processes_one_after_the_other_even_after_a_failure(monke
         return SimpleNamespace(returncode=3 if "env" in command else 0)
 
     monkeypatch.setattr("benchmarks.__main__.subprocess", SimpleNamespace(run=start))
-    assert run("env", "replay", "--quick") == 3
-    assert started == [[sys.executable, "-m", "benchmarks", name, "--quick"] for name in ("env", "replay")]
+    assert run("env", "act", "--quick") == 3
+    assert started == [[sys.executable, "-m", "benchmarks", name, "--quick"] for name in ("env", "act")]
 
 
 def test_runs_to_a_score_are_recorded_and_not_repeated(capfd, tmp_path, monkeypatch):
-    def train(sweep, stopped, say):
-        (trial,) = sweep._wanted
-        config_files.save_config(config_files.load(["catch/vtrace"], trial.bindings), sweep.path(trial))
-        with open(sweep.path(trial, "metrics.jsonl"), "w", encoding="utf-8") as file:
+    def train(run, stopped, say):
+        run.begin()
+        config_files.save_config(run.experiment, run.logdir)
+        with open(f"{run.logdir}/metrics.jsonl", "w", encoding="utf-8") as file:
             row = {"env_frames": 100, "seconds": 9.0, "episodes": 200, "episode_return": 0.5}
             file.write(f"{json.dumps(row)}\n")
+        return 0
 
-    monkeypatch.setattr(Sweep, "run", train)
-    monkeypatch.setattr(time_to_score, "_ENV_SECONDS", 0.05)
+    monkeypatch.setattr(BenchmarkRun, "train", train)
     command = ["time_to_score", "--quick", f"--output={tmp_path}", "--grid=VTrace.hidden=32"]
     assert run(*command) == 0
     check_report("time_to_score", capfd.readouterr().out, tmp_path)
@@ -124,14 +119,14 @@ def test_flags_win_over_those_of_a_smoke_run():
     [
         (["latency"], 2, f"bench: unknown benchmark 'latency'; benchmarks are {', '.join(BENCHMARKS)} and {ALL}"),
         (["env", "--sweets=catch"], 2, "unrecognized arguments: --sweets=catch"),
-        (["env", "replay", "--threads=1"], 2, "scripts/bench.sh replay: unrecognized arguments: --threads=1"),
+        (["env", "act", "--threads=1"], 2, "scripts/bench.sh act: unrecognized arguments: --threads=1"),
         (["env", "--suites=catch,tetris"], 2, "argument --suites: unknown name 'tetris'"),
         (["atari", "--frames=many"], 2, "expected a whole number such as 300000, 300k, 10M or 1e6, got 'many'"),
         (["load", "--actors=16,x"], 2, "must be a whole number, got 'x'"),
         (["load", "--actors=0"], 2, "must be at least 1, got 0"),
         (["load", "--step_ms=nan"], 2, "must be at least 0.0, got nan"),
         (["end_to_end", "--gin_file=catch/vtracy"], 1, "bench: end_to_end: no gin file 'catch/vtracy'"),
-        (["replay", "--output=file"], 1, "bench: replay: --output file can't be used: File exists"),
+        (["env", "--output=file"], 1, "bench: env: --output file can't be used: File exists"),
     ],
 )
 def test_a_mistake_gets_a_sentence(words, code, sentence, capsys, tmp_path, monkeypatch):

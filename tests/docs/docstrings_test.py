@@ -10,7 +10,7 @@ import griffe
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NOT_IN_REFERENCE = ("seed_rl.cli.", "seed_rl.runs.", "seed_rl.studies.", "seed_rl.__main__")
+NOT_IN_REFERENCE = ("seed_rl.cli.", "seed_rl.runs.", "seed_rl.__main__")
 """The command line, which users reach by its commands."""
 
 

@@ -125,7 +125,7 @@ def plot(values: flags.FlagValues, *places: str) -> int:
         if not os.path.splitext(path)[1]:
             raise UsageError(f"--output files must have an extension, such as .png, .svg or .pdf, got {path}")
     check_outputs(values.output, values.overwrite)
-    from seed_rl.studies.plot import plot_curves, plot_profiles
+    from seed_rl.evaluation.plot import plot_curves, plot_profiles
 
     try:
         if values.x == "score":

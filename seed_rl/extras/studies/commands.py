@@ -12,8 +12,8 @@ from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load, 
 from seed_rl.system.signals import signals
 
 if TYPE_CHECKING:
-    from seed_rl.studies.search import Search
-    from seed_rl.studies.trial import Study
+    from seed_rl.extras.studies.search import Search
+    from seed_rl.extras.studies.study import Study
 
 
 @command(
@@ -69,7 +69,7 @@ def _run(running: Study) -> int:
 
 def new_sweep(values: flags.FlagValues) -> Study:
     """Build the sweep that the flags describe; raise if one of its runs couldn't begin."""
-    from seed_rl.studies.sweep import Sweep, seeds_of, trials
+    from seed_rl.extras.studies.sweep import Sweep, seeds_of, trials
 
     if "Experiment.seed" in _names(values.grid, values.gin_param):
         raise UsageError("the seeds of a sweep are given by --seeds, not by Experiment.seed")
@@ -82,8 +82,8 @@ def new_sweep(values: flags.FlagValues) -> Study:
 def new_search(values: flags.FlagValues) -> Search:
     """Build the search that the flags describe; raise if one of its trials couldn't begin."""
     try:
-        from seed_rl.studies.search import Search, median_pruner
-        from seed_rl.studies.search_space import extremes, read_space
+        from seed_rl.extras.studies.search import Search, median_pruner
+        from seed_rl.extras.studies.search_space import extremes, read_space
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise

@@ -11,7 +11,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from seed_rl.api import ConfigError, NoPolicy, load_policy, open_run
 from seed_rl.cli.main import main
-from seed_rl.studies.recorded import runs_with_returns
+from seed_rl.evaluation.recorded import runs_with_returns
 from seed_rl.weights.warm_start import warm_start
 
 

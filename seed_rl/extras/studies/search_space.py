@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from seed_rl.experiment import ConfigError
-from seed_rl.studies.sweep import split_values
+from seed_rl.extras.studies.sweep import split_values
 
 Space: TypeAlias = Mapping[str, BaseDistribution]
 """The distribution of each gin parameter."""

@@ -16,10 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
+from seed_rl.evaluation.recorded import grouped, runs_with_returns
 from seed_rl.evaluation.statistics import Estimate, interquartile_mean, performance_profile
 from seed_rl.experiment import ConfigError
 from seed_rl.reporting import metrics
-from seed_rl.studies.recorded import grouped, runs_with_returns
 
 _CURVES = {"episode_return": "-", "eval/episode_return": "--"}
 """Line styles of the plotted metrics."""

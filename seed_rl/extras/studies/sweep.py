@@ -10,14 +10,14 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from seed_rl.experiment import ConfigError
+from seed_rl.extras.studies.runs import Run, Trial, train_all
+from seed_rl.extras.studies.study import Column, Study
 from seed_rl.foreign import shortened
 from seed_rl.reporting.text import duration, short
 from seed_rl.settings import whole_number
-from seed_rl.studies.trial import Column, Study, Trial
 from seed_rl.system.files import explained
 
 _REACHED = {
@@ -99,35 +99,31 @@ class Sweep(Study):
     """Trains a list of trials."""
 
     def __init__(self, wanted: Sequence[Trial], arguments: Sequence[str], directory: str, parallel: int):
-        """Train the `wanted` trials in this order, `parallel` of them at a time; for the rest see `Study`."""
-        super().__init__(arguments, directory)
-        self._wanted, self._parallel = wanted, parallel
+        """Train the `wanted` trials in this order, `parallel` at a time; for the rest see `runs.Run`."""
+        super().__init__(directory)
+        self._runs, self._parallel = [Run(trial, arguments, directory) for trial in wanted], parallel
+        for n, run in enumerate(self._runs, 1):
+            run.title = f"{run.trial.name} ({n} of {len(wanted)})"
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        titles = {trial.name: f"{trial.name} ({n} of {len(self._wanted)})" for n, trial in enumerate(self._wanted, 1)}
-        waiting = [trial for trial in self._wanted if not self.is_finished(trial)]
-        say(f"{len(waiting)} of {len(self._wanted)} runs left, {self._parallel} in parallel, in {self.directory}")
-        with ThreadPoolExecutor(self._parallel) as pool:
-            codes = list(pool.map(lambda trial: self.train(trial, titles[trial.name], stopped, say), waiting))
-        return next(filter(None, codes), 0)
+        waiting = [run for run in self._runs if not run.is_finished()]
+        say(f"{len(waiting)} of {len(self._runs)} runs left, {self._parallel} in parallel, in {self.directory}")
+        return train_all(waiting, stopped, say, self._parallel)
 
     def results(self) -> list[dict[str, Any]]:
         """Return one row per trial with settings, state, frames and returns; the best last return first."""
-        return sorted(map(self._row, self._wanted), key=lambda row: -row.get("last_return", -math.inf))
-
-    def _row(self, trial: Trial) -> dict[str, Any]:
-        row: dict[str, Any] = {"run": trial.name, **trial.settings, "state": "waiting"}
-        if os.path.isdir(self.path(trial)):
-            row["state"] = "finished" if self.is_finished(trial) else "unfinished"
-        row |= _reached(self.curve(trial))
-        if trial.name in self.failures:
-            row |= {"state": "failed", "failure": self.failures[trial.name]}
-        return row
+        return sorted(map(_row, self._runs), key=lambda row: -row.get("last_return", -math.inf))
 
     def columns(self) -> dict[str, Column | None]:
         """Return the columns of `results`; the table omits settings, which are part of the runs' names."""
-        settings = dict.fromkeys(name for trial in self._wanted for name in trial.settings)
+        settings = dict.fromkeys(name for run in self._runs for name in run.trial.settings)
         return {"run": Column("run"), **settings, "state": Column("state"), **_REACHED, "failure": None}
+
+
+def _row(run: Run) -> dict[str, Any]:
+    state = "waiting" if not os.path.isdir(run.logdir) else "finished" if run.is_finished() else "unfinished"
+    row = {"run": run.trial.name, **run.trial.settings, "state": state, **_reached(run.rows())}
+    return row | ({"state": "failed", "failure": run.failure} if run.failure else {})
 
 
 def _reached(rows: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from seed_rl.experiment import ConfigError
-from seed_rl.studies.sweep import Sweep, seeds_of, split_values, trials
+from seed_rl.extras.studies.sweep import Sweep, seeds_of, split_values, trials
 from seed_rl.system import children
 
 TRAIN = """
@@ -25,12 +25,9 @@ if "Experiment.total_frames = 1_000_000_000" in str(sys.argv):
 """Stands in for `seed_rl train`: writes a row, fails on a board of three columns, and may run until stopped."""
 
 
-def test_seeds_are_a_number_of_runs_or_a_list():
+def test_every_combination_is_run_with_every_seed_of_a_number_or_a_list():
     assert seeds_of(["3"]) == [1, 2, 3]
     assert seeds_of(["4", "7"]) == [4, 7]
-
-
-def test_every_combination_is_run_with_every_seed():
     found = trials(["VTrace.entropy_cost=0.01, 0.001", "Catch.rows=7,7"], [1, 2, 1])
     assert [trial.name for trial in found] == [
         "entropy_cost=0.01_rows=7_seed=1",
@@ -74,27 +71,33 @@ def no_training(tmp_path, monkeypatch):
     monkeypatch.setattr(children, "seed_rl", lambda *arguments: [*program, *arguments])
 
 
-def run(sweep, trial):
+def rows_of(tmp_path, trial):
+    """The metrics of a trial so far."""
+    path = tmp_path / trial.name / "metrics.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def run(sweep, tmp_path, trial):
     """The exit code and the messages of a sweep that is stopped as soon as a trial has one more row."""
-    before, said = len(sweep.curve(trial)), []
-    return sweep.run(lambda: len(sweep.curve(trial)) > before, said.append), said
+    before, said = len(rows_of(tmp_path, trial)), []
+    return sweep.run(lambda: len(rows_of(tmp_path, trial)) > before, said.append), said
 
 
 def test_a_sweep_quotes_a_failed_run_and_goes_on_where_it_was_stopped(no_training, tmp_path):
     wanted = [*trials(["Catch.columns=5,3"], [1]), *trials(["Experiment.total_frames=1_000_000_000"], [2])]
     finished, failed, stopped = wanted
     failure = f"failed: {failed.name} (2 of 3): the board is too narrow"
-    code, said = run(Sweep(wanted, ["--total_frames=960"], str(tmp_path), 1), stopped)
+    code, said = run(Sweep(wanted, ["--total_frames=960"], str(tmp_path), 1), tmp_path, stopped)
     assert code == 1
     assert failure in said
     assert said[-1] == f"started: {stopped.name} (3 of 3)"
 
     sweep = Sweep(wanted, ["--total_frames=960"], str(tmp_path), 1)
-    _, said = run(sweep, stopped)
+    _, said = run(sweep, tmp_path, stopped)
     assert said[0].startswith("2 of 3 runs left, 1 in parallel, in ")
     assert not any(finished.name in line for line in said)
     assert failure in said, "a failed run is tried again"
-    assert len(sweep.curve(stopped)) == 2
+    assert len(rows_of(tmp_path, stopped)) == 2
 
     with open(sweep.write_results(), encoding="utf-8", newline="") as file:
         rows = {row["run"]: row for row in csv.DictReader(file)}
@@ -109,5 +112,5 @@ def test_a_sweep_quotes_a_failed_run_and_goes_on_where_it_was_stopped(no_trainin
     assert max(map(len, lines[:4])) <= 100
     assert lines[-1] == f"run {failed.name}: the board is too narrow"
 
-    _, said = run(Sweep([finished], ["--total_frames=2000"], str(tmp_path), 1), stopped)
+    _, said = run(Sweep([finished], ["--total_frames=2000"], str(tmp_path), 1), tmp_path, stopped)
     assert said[1] == f"started: {finished.name} (1 of 1)", "with other arguments a finished run is run again"

@@ -11,9 +11,9 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import ConfigError, config_files
-from seed_rl.studies import search
-from seed_rl.studies.search import STEPS, Search, median_pruner
-from seed_rl.studies.trial import Study
+from seed_rl.extras.studies import search
+from seed_rl.extras.studies.runs import Run
+from seed_rl.extras.studies.search import STEPS, Search, median_pruner
 from seed_rl.system.files import locked
 
 FRAMES = 1000
@@ -25,21 +25,22 @@ def trained(monkeypatch):
     """Instead of a run, a line from 0 to its level; one of level 9 fails. Returns the names of trials as they begin."""
     names = []
 
-    def train(self, trial, title, stopped, say):
-        names.append(trial.name)
-        if trial.settings["Catch.level"] == "9":
-            self.failures[trial.name] = "too high"
+    def train(run, stopped, say):
+        settings = run.trial.settings
+        names.append(run.trial.name)
+        if settings["Catch.level"] == "9":
+            run.failure = "too high"
             return 3
-        os.makedirs(self.path(trial), exist_ok=True)
+        os.makedirs(run.logdir, exist_ok=True)
         for frames in range(0, FRAMES + 1, FRAMES // STEPS):
-            row = {"env_frames": frames, "episode_return": int(trial.settings["Catch.level"]) * frames / FRAMES}
-            with open(self.path(trial, "metrics.jsonl"), "a", encoding="utf-8") as file:
+            row = {"env_frames": frames, "episode_return": int(settings["Catch.level"]) * frames / FRAMES}
+            with open(os.path.join(run.logdir, "metrics.jsonl"), "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-            if stopped():
-                return 130
+            if run.is_over() or stopped():
+                return 0 if run.is_over() else 130
         return 0
 
-    monkeypatch.setattr(Study, "train", train)
+    monkeypatch.setattr(Run, "train", train)
     return names
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from seed_rl.evaluation.plot import band_of, plot_curves, plot_profiles
+from seed_rl.evaluation.recorded import RecordedRun, grouped, runs_with_returns
 from seed_rl.experiment import ConfigError, config_files
-from seed_rl.studies.plot import band_of, plot_curves, plot_profiles
-from seed_rl.studies.recorded import RecordedRun, grouped, runs_with_returns
 
 
 def write_run(directory, returns, frames=10, settings=None, seed=1, **more):

@@ -17,11 +17,11 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.extras.studies.runs import Run, Trial, train_all
+from seed_rl.extras.studies.search_space import Space, read_space, text_of
+from seed_rl.extras.studies.study import Column, Study
 from seed_rl.foreign import printable
-from seed_rl.reporting import metrics
 from seed_rl.reporting.text import short
-from seed_rl.studies.search_space import Space, read_space, text_of
-from seed_rl.studies.trial import Column, Study, Trial
 from seed_rl.system.files import explained, locked
 
 STEPS = 20
@@ -43,6 +43,50 @@ def median_pruner(prune_after: float) -> optuna.pruners.BasePruner:
     return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=math.ceil(prune_after * STEPS))
 
 
+class _Suggested(Run):
+    """A run with settings that Optuna suggested; its scores decide whether it is pruned."""
+
+    def __init__(self, suggested: optuna.trial.Trial, search: "Search"):
+        super().__init__(search.trial_of(suggested), search.arguments, search.directory)
+        settings = ", ".join(f"{_head(name)}={text}" for name, text in self.trial.settings.items())
+        self.title = f"{self.trial.name} ({settings})"
+        self._suggested, self._experiment = suggested, search.experiment
+        self._step = suggested.study.get_trials()[suggested.number].last_step or 0
+        self._is_pruned = False
+
+    def is_over(self) -> bool:
+        """Report new scores to the pruner, and return whether it prunes the trial.
+
+        The score at a step is taken from the first row after it, because rows don't fall on the same frames.
+        """
+        before = self._step
+        for frames, score in [] if self._is_pruned else _scores(self, self._experiment):
+            while self._step < min(STEPS, int(STEPS * frames / self._experiment.total_frames)):
+                self._step += 1
+                self._suggested.report(score, self._step)
+        self._is_pruned = self._is_pruned or (before < self._step < STEPS and self._suggested.should_prune())
+        return self._is_pruned
+
+    def end(self, say: Callable[[str], None]) -> None:
+        """Tell Optuna the score, or that the trial was pruned or has failed."""
+        study, curve = self._suggested.study, _scores(self, self._experiment)
+        if self.is_over():
+            frames, score = curve[-1]
+            say(f"pruned: {self.title} at {short(frames)} frames, score {score:.2f}")
+            study.tell(self._suggested, state=TrialState.PRUNED)
+        elif self.failure or not curve:
+            self._suggested.set_user_attr("failure", self.failure or "no episode has ended")
+            study.tell(self._suggested, state=TrialState.FAIL)
+        else:
+            study.tell(self._suggested, curve[-1][1])
+
+
+def _scores(run: Run, experiment: Experiment) -> list[tuple[float, float]]:
+    """Return pairs of environment frames and score, one for each row of a run with a finite score."""
+    rows = ((row["env_frames"], row.get(experiment.score, math.nan)) for row in run.rows())
+    return [(frames, score) for frames, score in rows if math.isfinite(score)]
+
+
 class Search(Study):
     """Trains trials sequentially with settings suggested by Optuna's TPE sampler.
 
@@ -61,7 +105,8 @@ class Search(Study):
         """
         Args:
           searches: search space, in the form that `read_space` expects.
-          arguments, directory: see `Study`; the directory also holds Optuna's study.
+          arguments: arguments of `seed_rl train` for all trials.
+          directory: parent of the log directories; it also holds Optuna's study.
           experiment: experiment of all trials but for the settings searched; its seed is also that of the sampler.
           trials: number of trials to finish or prune, including those of earlier calls.
           pruner: compares trials after each of the `STEPS` steps but the last.
@@ -69,9 +114,9 @@ class Search(Study):
         Raises:
           ConfigError: the directory is unusable or holds another search.
         """
-        self._experiment, self._count = experiment, trials
-        self._space = read_space(searches)
-        super().__init__(arguments, directory)
+        self.arguments, self.experiment = arguments, experiment
+        self._space, self._count = read_space(searches), trials
+        super().__init__(directory)
         given = [*arguments, *(f"--search={search}" for search in searches)]
         self._unusable = f"the study in {directory} can't be used"
         with explained(ConfigError, self._unusable, OSError, ValueError):
@@ -100,77 +145,25 @@ class Search(Study):
             scored = self._study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
             missing = max(0, self._count - len(scored))
             say(f"{missing} of {self._count} trials left, in {self.directory}")
-            codes: list[int] = []
-            while len(codes) < missing and not stopped():
-                codes.append(self._train(self._next(), stopped, say))
-        return next(filter(None, codes), 0)
+            return train_all((self._next() for _ in range(missing)), stopped, say)
 
-    def _next(self) -> optuna.trial.Trial:
+    def _next(self) -> _Suggested:
         """Return the unfinished trial if there is one, otherwise a new trial."""
         for left in self._study.get_trials(states=(TrialState.RUNNING,)):
             if len(left.params) == len(self._space):
-                return optuna.trial.Trial(self._study, left._trial_id)
+                return _Suggested(optuna.trial.Trial(self._study, left._trial_id), self)
             self._study.tell(left.number, state=TrialState.FAIL)  # killed before it had all its settings
         # One seed per trial, because the sampler's state is not stored.
         number = len(self._study.get_trials())
-        seed = np.random.SeedSequence([self._experiment.seed, number]).generate_state(1)
+        seed = np.random.SeedSequence([self.experiment.seed, number]).generate_state(1)
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed[0]))
-        return self._study.ask(dict(self._space))
+        return _Suggested(self._study.ask(dict(self._space)), self)
 
-    def _train(self, suggested: optuna.trial.Trial, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Train a trial and record the result; return the exit code of its run, or 0 if it was pruned."""
-        trial = self._trial(suggested)
-        title = f"{trial.name} ({', '.join(f'{_head(name)}={text}' for name, text in trial.settings.items())})"
-        prunes = self._judge(suggested, trial)
-        code = self.train(trial, title, lambda: prunes() or stopped(), say)
-        curve = self._curve(trial)
-        if prunes():
-            frames, score = curve[-1]
-            say(f"pruned: {title} at {short(frames)} frames, score {score:.2f}")
-            self._study.tell(suggested, state=TrialState.PRUNED)
-            return 0
-        if stopped():
-            return code
-        if code or not curve:
-            suggested.set_user_attr("failure", self.failures.get(trial.name, "no episode has ended"))
-            self._study.tell(suggested, state=TrialState.FAIL)
-        else:
-            self._study.tell(suggested, curve[-1][1])
-        return code
-
-    def _judge(self, suggested: optuna.trial.Trial, trial: Trial) -> Callable[[], bool]:
-        """Return a function that reports new scores to the pruner and says whether to prune the trial.
-
-        The score at a step is taken from the first row after it, because rows don't fall on the same frames.
-        """
-        path = self.path(trial, metrics.FILE)
-        step = self._study.get_trials()[suggested.number].last_step or 0
-        size, pruned = 0, False
-
-        def prunes() -> bool:
-            nonlocal size, step, pruned
-            now = os.path.getsize(path) if os.path.exists(path) else 0
-            if pruned or now == size:
-                return pruned
-            size, before = now, step
-            for frames, score in self._curve(trial):
-                while step < min(STEPS, int(STEPS * frames / self._experiment.total_frames)):
-                    step += 1
-                    suggested.report(score, step)
-            pruned = before < step < STEPS and suggested.should_prune()
-            return pruned
-
-        return prunes
-
-    def _trial(self, suggested: optuna.trial.Trial | FrozenTrial) -> Trial:
+    def trial_of(self, suggested: optuna.trial.Trial | FrozenTrial) -> Trial:
+        """Return the settings that Optuna suggested as gin bindings."""
         values = suggested.params
         texts = {name: text_of(values[name], possible) for name, possible in self._space.items() if name in values}
         return Trial(f"trial_{suggested.number}", texts)
-
-    def _curve(self, trial: Trial) -> list[tuple[float, float]]:
-        """Return pairs of environment frames and score, one for each row with a finite score."""
-        rows = ((row["env_frames"], row.get(self._experiment.score, math.nan)) for row in self.curve(trial))
-        return [(frames, score) for frames, score in rows if math.isfinite(score)]
 
     def results(self) -> list[dict[str, Any]]:
         """Return one row per trial with settings, score, frames and state; finished trials first, best score first."""
@@ -178,11 +171,11 @@ class Search(Study):
         return sorted(rows, key=lambda row: (row["state"] != _FINISHED, -row.get("score", -math.inf)))
 
     def _row(self, found: FrozenTrial) -> dict[str, Any]:
-        trial = self._trial(found)
+        trial = self.trial_of(found)
         row = {"trial": found.number, **trial.settings, "state": _STATES[found.state]}
-        for frames, score in self._curve(trial)[-1:]:
+        for frames, score in _scores(Run(trial, self.arguments, self.directory), self.experiment)[-1:]:
             row |= {"score": score, "frames": frames}
-        return row | {key: found.user_attrs[key] for key in ("failure",) if key in found.user_attrs}
+        return row | {key: text for key, text in found.user_attrs.items() if key == "failure"}
 
     def columns(self) -> dict[str, Column | None]:
         settings = {name: Column(_head(name)) for name in self._space}
@@ -193,19 +186,14 @@ class Search(Study):
         """Return the command that trains with the best finished trial's settings; empty if no trial has finished."""
         best = [row for row in self.results()[:1] if row["state"] == _FINISHED]
         settings = [f"--gin_param={name}={row[name]}" for row in best for name in self._space]
-        return shlex.join(["seed_rl", "train", *self._arguments, *settings]) if best else ""
+        return shlex.join(["seed_rl", "train", *self.arguments, *settings]) if best else ""
 
 
 def _open_study(path: str, pruner: optuna.pruners.BasePruner) -> optuna.Study:
     """Open the study in a journal, or create one; raise ValueError if the journal is damaged."""
     try:
-        study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(path)),
-            study_name="search",
-            direction="maximize",
-            pruner=pruner,
-            load_if_exists=True,
-        )
+        storage, options = JournalStorage(JournalFileBackend(path)), {"direction": "maximize", "pruner": pruner}
+        study = optuna.create_study(storage=storage, study_name="search", load_if_exists=True, **options)
         study.get_trials()
     except OSError:
         raise

@@ -1,0 +1,76 @@
+"""What sweeps and searches have in common: a directory, and tables of results."""
+
+import abc
+import csv
+import json
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from seed_rl.experiment import ConfigError
+from seed_rl.system.files import explained
+
+
+class Column(NamedTuple):
+    """A column in a table of results."""
+
+    head: str
+    text: Callable[[Any], str] | None = None
+    """Formats a number; None for a column of texts. Numbers are right-aligned and never wrapped."""
+
+
+class Study(abc.ABC):
+    """Runs in subdirectories of one directory, and their results."""
+
+    def __init__(self, directory: str):
+        """Create the parent of the log directories if it is missing; raise ConfigError if that fails."""
+        self.directory = directory
+        with explained(ConfigError, f"--logdir {directory} can't be used"):
+            os.makedirs(directory, exist_ok=True)
+
+    @abc.abstractmethod
+    def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
+        """Train what is left, as `runs.train_all` does; raise ConfigError if the directory can't be used."""
+
+    @abc.abstractmethod
+    def results(self) -> list[dict[str, Any]]:
+        """Return one row per run, the best first. The key `failure` has the reason for a failure."""
+
+    @abc.abstractmethod
+    def columns(self) -> Mapping[str, Column | None]:
+        """Return the columns of `results` by key, starting with the run; None for those left out of the table."""
+
+    def table(self) -> str:
+        """Format the results, without columns of numbers that no run has, and the reasons for failures."""
+        rows, drawn = self.results(), Table(box=None, pad_edge=False, header_style="")
+        shown = {
+            key: column
+            for key, column in self.columns().items()
+            if column is not None and (column.text is None or any(key in row for row in rows))
+        }
+        for head, text in shown.values():
+            is_number = text is not None
+            drawn.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        for row in rows:
+            drawn.add_row(*((text or str)(row[key]) if key in row else "" for key, (_, text) in shown.items()))
+        console = Console(width=100, color_system=None, markup=False)
+        with console.capture() as capture:
+            console.print(drawn)
+        name = next(iter(shown))
+        failures = [f"{name} {row[name]}: {row['failure']}" for row in rows if "failure" in row]
+        return "\n".join([*(line.rstrip() for line in capture.get().splitlines()), *failures])
+
+    def write_results(self) -> str:
+        """Write `results.csv` and `results.json`; return the path of the former, or raise ConfigError."""
+        path, rows = os.path.join(self.directory, "results.csv"), self.results()
+        with explained(ConfigError, f"the results in {self.directory} can't be written"):
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
+                table.writeheader()
+                table.writerows(rows)
+            pathlib.Path(self.directory, "results.json").write_text(json.dumps(rows, indent=2), encoding="utf-8")
+        return path

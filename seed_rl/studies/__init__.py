@@ -1,1 +1,0 @@
-"""Work on several runs: sweeps, searches and comparisons."""
