@@ -238,21 +238,3 @@ def test_an_evaluation_below_the_required_mean_return_fails_with_a_sentence(mean
     assert main(["eval", *(f"runs/{n}" for n in range(len(means))), "--at_least=1"]) == code
     worst = f"the mean return of runs/{len(means) - 1} is {means[-1]:g}, below --at_least=1"
     assert capsys.readouterr().err == (f"seed_rl eval: {worst}\n" if code else "")
-
-
-@pytest.mark.parametrize(
-    ("package", "used_by", "line", "sentence"),
-    [
-<<<<<<< HEAD
-        ("optuna", "studies.search", f"sweep {CATCH} --search=A.b=1,2", "--search needs Optuna: pip install optuna"),
-=======
-        ("ray", "runs.ray", ON_RAY, "--launcher=ray needs Ray: pip install 'ray[default]' cryptography"),
->>>>>>> studies
-    ],
-)
-def test_a_missing_package_is_named_with_how_to_install_it(package, used_by, line, sentence, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    for name in [name for name in sys.modules if name.startswith(f"seed_rl.{used_by}")]:
-        monkeypatch.delitem(sys.modules, name)
-    assert main(line.split()) == 2
-    assert capsys.readouterr().err == f"seed_rl {line.split()[0]}: {sentence}\n"
