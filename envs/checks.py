@@ -192,7 +192,9 @@ def sentences_of(env_id: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
-        raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}") from error
+        unknown = isinstance(error, gymnasium.error.UnregisteredEnv) and ":" not in env_id
+        hint = "; an id of a package has its module in front, as in minigrid:MiniGrid-Empty-8x8-v0" if unknown else ""
+        raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}{hint}") from error
 
 
 def _described(value: Any) -> str:

@@ -26,31 +26,11 @@ from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, OneOf, UnitInterval, Within
 from seed_rl.system.files import explained
 
-_HIGHWAY = "(highway|merge|roundabout|parking|intersection|racetrack|exit|lane-keeping|two-way|u-turn)[-\\w]*-v"
-_ROBOTICS = "AdroitHand|AntMaze|Fetch|FrankaKitchen|HandManipulate|HandReach|PointMaze"
-_MULTI_OBJECTIVE = "mo-|breakable-bottles|deep-sea-treasure|fishwood|four-room|fruit-tree|minecart|resource-|water-res"
-_PACKAGES = {  # patterns of unknown ids, and of Gymnasium's own entry points: a module to import, how to install it
-    "MiniGrid-|BabyAI-": ("minigrid", "pip install minigrid"),
-    "Vizdoom": ("vizdoom.gymnasium_wrapper", "pip install vizdoom"),
-    "dm_control/": ("shimmy", "pip install shimmy dm-control imageio 'mujoco<3.15'"),
-    "bsuite/": ("shimmy", "pip install shimmy bsuite"),
-    "Meta-World/": ("metaworld", "pip install metaworld"),
-    "NetHack": ("nle", "pip install 'nle>=1.2'"),
-    "popgym-": ("popgym", "pip install popgym"),
-    "Panda(Flip|PickAndPlace|Push|Reach|Slide|Stack)": ("panda_gym", "pip install panda-gym"),
-    _HIGHWAY: ("highway_env", "pip install highway-env"),
-    _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.12'"),
-    _MULTI_OBJECTIVE: ("mo_gymnasium", "pip install mo-gymnasium"),
-    "<function _raise_shimmy_error": ("shimmy", "pip install shimmy gym"),
-    r"gymnasium\.envs\.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"),
-    r"gymnasium\.envs\.box2d": ("Box2D", "pip install box2d"),
-}
-
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Gym(EnvConfig):
-    """An environment given by its id, such as `CartPole-v1` or `MiniGrid-DoorKey-5x5-v0`, or by `module:id`."""
+    """An environment given by its id, such as `CartPole-v1`, or by `module:id`."""
 
     suite: ClassVar[str] = "gym"
     task_setting: ClassVar[str] = "id"
@@ -60,8 +40,7 @@ class Gym(EnvConfig):
 
     id: str = "CartPole-v1"
     """The registered id, prefixed with `module:` if a module must be imported first (actors on other machines need
-    `--import_module` for that), unless it belongs to a package that is known here (`envs/gym.py`); with `envpool`, an
-    EnvPool id."""
+    `--import_module` for that), as in `minigrid:MiniGrid-DoorKey-5x5-v0`; with `envpool`, an EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: environments step in sequence in the actor; `async`: one process per environment; `vector_entry_point`:
     the environment's own vector implementation; if that has a fixed size, set `Actors.envs_per_group` to it."""
@@ -111,10 +90,7 @@ class Gym(EnvConfig):
 
     @property
     def packages(self) -> dict[str, str]:
-        if self.envpool:
-            return {"envpool": INSTALL}
-        package = package_of(self.id)
-        return {package[0].partition(".")[0]: package[1]} if package else {}
+        return {"envpool": INSTALL} if self.envpool else {}
 
     @property
     def action_repeat(self) -> int:
@@ -163,7 +139,6 @@ class Gym(EnvConfig):
         num_envs = len(options)
         if self.vectorization == "vector_entry_point":
             with sentences_of(self.id):
-                import_package_of(self.id)
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options[0])
         masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
         tolerance = Tolerance(self.failing_episodes)
@@ -188,7 +163,6 @@ class Gym(EnvConfig):
 def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], masked: Any) -> gymnasium.Env:
     """Builds one environment, to which `masked` is applied last; raises CannotBuild."""
     with sentences_of(env_id), contextlib.ExitStack() as made:
-        import_package_of(env_id)
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
         made.callback(env.close)
         for text in wrappers:
@@ -212,16 +186,3 @@ def _wrapper_text(wrapper: Any) -> str:
         if isinstance(text, str) and re.fullmatch(r"[\w.]+:\w+( \{.*\})?", text):
             return text
     raise ValueError(f"Gym.wrappers must hold 'module:Class' or ('module:Class', {{'name': value}}), got {wrapper!r}")
-
-
-def package_of(env_id: str) -> tuple[str, str] | None:
-    """The module that an id without `module:` needs, and how to install that; None if it isn't known to need any."""
-    known = gymnasium.registry.get(env_id)
-    text = env_id if known is None else str(known.entry_point)
-    return next((package for pattern, package in _PACKAGES.items() if re.match(pattern, text)), None)
-
-
-def import_package_of(env_id: str) -> None:
-    """Imports the package that registers an id, if it is a known one; raises ImportError."""
-    if (package := package_of(env_id)) is not None:
-        importlib.import_module(package[0])
