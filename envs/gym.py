@@ -15,15 +15,15 @@ import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, one_of, spec_of
-from seed_rl.envs.checks import Checked, Tolerance, sentences_of
+from seed_rl.envs.checks import Checked, sentences_of
 from seed_rl.envs.vector.masks import packed, places_of, with_mask
 from seed_rl.envs.vector.numbering import numbered
 from seed_rl.envs.vector.pool import INSTALL, make_pool
-from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
 from seed_rl.envs.vector.rendering import watched
+from seed_rl.envs.vector.workers import WorkersVectorEnv
 from seed_rl.envs.vector.wrappers import FlatVectorEnv, SameStep
 from seed_rl.foreign import JsonObject
-from seed_rl.settings import Count, OneOf, UnitInterval, Within
+from seed_rl.settings import Count, OneOf, Within
 from seed_rl.system.files import explained
 
 
@@ -60,10 +60,6 @@ class Gym(EnvConfig):
     """Height and width to which larger frames are shrunk, in the actor; 0: they keep their size."""
     grayscale: bool = False
     """Turn RGB frames into gray ones, in the actor."""
-    failing_episodes: UnitInterval = 0.1
-    """Share of a group's episodes that may end in an error. The environment is then rebuilt, and the episode truncated
-    as if the step that failed had changed nothing. More errors, or one before the group's first end of an episode, end
-    the actor."""
     action_mask: str = "auto"
     """Where to find the mask of legal actions. `auto`: the key `action_mask` or `legal_action_mask` of the observation
     or `info`, or the environment's method `action_masks`; `none`: all actions are legal; otherwise another key."""
@@ -141,18 +137,17 @@ class Gym(EnvConfig):
             with sentences_of(self.id):
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options[0])
         masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
-        tolerance = Tolerance(self.failing_episodes)
         checked = [
             functools.partial(
                 Checked,
                 functools.partial(_make_one, self.id, own, self.wrappers, masked),
                 one_of(index, num_envs, self.id),
-                tolerance,
             )
             for index, own in enumerate(options)
         ]
         if self.vectorization == "async":
-            return ProcessVectorEnv([*map(alone, checked)], self.id)
+            with explained(CannotBuild, f"{self.id} can't have a process for each environment", ValueError):
+                return WorkersVectorEnv(checked, self.id)
         with contextlib.ExitStack() as made:
             envs = iter([made.enter_context(contextlib.closing(make())) for make in checked])
             env = SyncVectorEnv([lambda: next(envs)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)

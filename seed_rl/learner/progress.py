@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.envs.vector.final import RESTARTS
 from seed_rl.foreign import number
 from seed_rl.inference.opponents import Opponents
 from seed_rl.inference.service import CentralInference
@@ -16,7 +15,6 @@ from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_E
 from seed_rl.weights.league import Pool
 
 _MOST_NUMBERS = 64  # metrics about episodes
-_MOST_RESTARTS = 1000  # in an episode
 
 
 @dataclasses.dataclass
@@ -39,8 +37,6 @@ class Counters:
     """Unrolls in progress when the actor of their environments went away; in earlier starts of the run."""
     unrecorded_steps: int = 0
     """Agent steps before an environment's first unroll began; in earlier starts of the run."""
-    environment_restarts: int = 0
-    """Environments that were rebuilt after an error."""
 
 
 class Progress:
@@ -69,12 +65,10 @@ class Progress:
             for prefix, which in (("", ~evaluated & own), ("eval/", evaluated & own)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
         for env_id, name, value in self._service.take_numbers() if self._service else ():
-            if self._opponents is not None and self._opponents.rows[env_id] and name != RESTARTS:
+            if self._opponents is not None and self._opponents.rows[env_id]:
                 continue
             metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
-            if name == RESTARTS:
-                self.counters.environment_restarts += int(min(max(value, 0.0), _MOST_RESTARTS))
-            elif metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
+            if metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
                 self._numbers[metric].append(value)
 
     def new_evaluation(self) -> float | None:

@@ -30,9 +30,6 @@ METRICS = {
     "inference/batch_size": Metric("inference_batch_size", "environments", "mean number of environments per act step"),
     "inference/padding": Metric("inference_padding", "share", "padding rows (wasted compute) per environment row"),
     "inference/updates_behind": Metric("inference_updates_behind", "updates", "mean age of the acting weights"),
-    "inference/environment_restarts": Metric(
-        "environment_restarts", "environments", "environments rebuilt after an error (cumulative)"
-    ),
     "inference/actors": Metric("actors", "actors", "currently connected actors"),
     "inference/environments": Metric("environments", "environments", "currently connected environments"),
     "unrolls/policy_lag": Metric("policy_lag", "updates", "mean age of an unroll, from its start to the update"),

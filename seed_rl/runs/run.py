@@ -22,7 +22,7 @@ from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.listening import loading_server
 from seed_rl.runs.fleet import Fleet
-from seed_rl.runs.local_actors import ActorThreads, LocalActors, check_environments
+from seed_rl.runs.local_actors import ActorThreads, LocalActors
 from seed_rl.runs.mirror import working_directory
 from seed_rl.runs.recording import repeatable
 from seed_rl.runs.run_directory import CannotUse, run_directory
@@ -126,8 +126,6 @@ class Run:
                 with explained(CannotUse, f"{path} can't be written"):
                     cleanup.enter_context(native_stderr_to(path))
             self.experiment.agent.check(self.experiment.env_spec())  # before TensorFlow is loaded
-            if self.actors in (PROCESSES, THREADS):
-                check_environments(self.experiment)
             self._cleanup = cleanup.pop_all()
         return self
 

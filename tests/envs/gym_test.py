@@ -302,7 +302,10 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
             Gym(f"{MODULE}:CountedDisabled-v0", vectorization="vector_entry_point"),
             "CountedDisabled-v0 must reset its environments itself, but has autoreset mode",
         ),
-        (Gym("Nope-v1"), "Nope-v1 can't be made: Environment `Nope` doesn't exist.*; an id of a package has its module"),
+        (
+            Gym("Nope-v1"),
+            "Nope-v1 can't be made: Environment `Nope` doesn't exist.*; an id of a package has its module",
+        ),
         (Gym("no_such_module:CartPole-v1"), "no_such_module:CartPole-v1 can't be made: No module named 'no_such"),
         (Gym("Pendulum-v1", vectorization="vector_entry_point"), "Pendulum-v1 can't be made: .* vector entry point"),
         (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "can't be made: .* argument 'wheels'"),

@@ -2,8 +2,6 @@
 
 import functools
 import json
-import os
-import socket
 
 import gymnasium
 import numpy as np
@@ -167,25 +165,6 @@ class Told(Echo):
         self.render = lambda: json.dumps(options)
 
 
-class Single(Counted):
-    """Exists once in a process, or once with a name on a machine."""
-
-    exists = False
-
-    def __init__(self, name=""):
-        super().__init__()
-        self._socket = socket.socket(socket.AF_UNIX)
-        if name:
-            self._socket.bind(f"\0{name} of {os.environ['HOME']}")
-        elif Single.exists:
-            raise RuntimeError("cannot create multiple emulators per process")
-        Single.exists = True
-
-    def close(self):
-        Single.exists = False
-        self._socket.close()
-
-
 class Masked(gymnasium.Env):
     """Allows each value of its choices half of the time, and fails if another is taken.
 
@@ -260,6 +239,5 @@ gymnasium.register("Echo-v0", Echo)
 gymnasium.register("Masked-v0", Masked)
 gymnasium.register("Told-v0", Told)
 gymnasium.register("Workshop-v0", Workshop)
-gymnasium.register("Single-v0", Single)
 for name, mode in {**MODES, "Silent": None}.items():
     gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))
