@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, one_of, spec_of
 from seed_rl.envs.checks import Checked, sentences_of
-from seed_rl.envs.vector.masks import packed, places_of, with_mask
+from seed_rl.envs.vector.masks import packed
 from seed_rl.envs.vector.numbering import numbered
 from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.rendering import watched
@@ -60,9 +60,6 @@ class Gym(EnvConfig):
     """Height and width to which larger frames are shrunk, in the actor; 0: they keep their size."""
     grayscale: bool = False
     """Turn RGB frames into gray ones, in the actor."""
-    action_mask: str = "auto"
-    """Where to find the mask of legal actions. `auto`: the key `action_mask` or `legal_action_mask` of the observation
-    or `info`, or the environment's method `action_masks`; `none`: all actions are legal; otherwise another key."""
     frames_per_step: Count = 1
     """Number of frames to count per step: the environment's built-in action repeat."""
 
@@ -120,12 +117,9 @@ class Gym(EnvConfig):
         elif mode != AutoresetMode.SAME_STEP:
             env.close()
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
-        native = self.envpool or self.vectorization == "vector_entry_point"
         with explained(CannotBuild, self.id, ValueError), contextlib.ExitStack() as failed:
             failed.callback(env.close)
-            masks = places_of(self.action_mask)
-            flat: VectorEnv = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale, masks)
-            flat = packed(flat, self.action_mask, self.id, in_info=native)
+            flat = packed(FlatVectorEnv(env, self.keys, self.frame_size, self.grayscale), self.id)
             spec_of(flat)
             failed.pop_all()
         return flat
@@ -136,11 +130,10 @@ class Gym(EnvConfig):
         if self.vectorization == "vector_entry_point":
             with sentences_of(self.id):
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options[0])
-        masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
         checked = [
             functools.partial(
                 Checked,
-                functools.partial(_make_one, self.id, own, self.wrappers, masked),
+                functools.partial(_make_one, self.id, own, self.wrappers),
                 one_of(index, num_envs, self.id),
             )
             for index, own in enumerate(options)
@@ -155,8 +148,8 @@ class Gym(EnvConfig):
         return env
 
 
-def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], masked: Any) -> gymnasium.Env:
-    """Builds one environment, to which `masked` is applied last; raises CannotBuild."""
+def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> gymnasium.Env:
+    """Builds one environment; raises CannotBuild."""
     with sentences_of(env_id), contextlib.ExitStack() as made:
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
         made.callback(env.close)
@@ -167,7 +160,6 @@ def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], mas
             if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):  # a learner may send this name
                 raise CannotBuild(f"{env_id} can't be made: {name} is not a subclass of gymnasium.Wrapper")
             env = kind(env, **json.loads(arguments or "{}"))
-        env = masked(env)
         made.pop_all()
         return env
 

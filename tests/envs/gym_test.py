@@ -27,7 +27,7 @@ def echo(senses="flat", levers="choices", **settings):
 
 
 def masked(**settings):
-    return Gym(f"{MODULE}:Masked-v0", options='{"place": "observation"}', **settings)
+    return Gym(f"{MODULE}:Masked-v0", **settings)
 
 
 @pytest.mark.parametrize(
@@ -320,10 +320,9 @@ def test_environments_that_cannot_be_made_are_named(config, message):
 
 def test_environments_that_cannot_be_used_are_closed(monkeypatch):
     closed = []
-    monkeypatch.delattr(Counted, "_observe")
     monkeypatch.setattr(Counted, "close", lambda env: closed.append(env))
-    with pytest.raises(AttributeError, match="_observe"):  # in the reset that shows whether there are action masks
-        Gym(f"{MODULE}:CountedSame-v0", vectorization="vector_entry_point").make(2)
+    with pytest.raises(CannotBuild, match="no observation 'lens'"):
+        Gym(f"{MODULE}:CountedSame-v0", vectorization="vector_entry_point", keys=("lens",)).make(2)
     assert len(closed) == 2
 
 

@@ -82,7 +82,7 @@ def test_an_error_keeps_its_reason_and_its_place(options, sentence):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"step": "crash"}, rf"the process of an environment of suite 'gym' \({ID}\) ended in make: SIGSEGV"),
+        ({"step": "crash"}, rf"the process of an environment of suite 'gym' \({ID}\) ended in step: SIGSEGV"),
         ({"observation": "nan"}, rf"suite 'gym' \({ID}\): observation must be finite in float32, but is nan"),
     ],
     ids=str,
