@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import os
-import re
 import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -11,6 +10,8 @@ from typing import Any, Protocol
 import keras
 
 from seed_rl.specs import CannotAct
+
+keras.config.disable_traceback_filtering()  # which adds the arguments of layers to their errors
 
 
 class Torso(Protocol):
@@ -85,12 +86,8 @@ def errors_of(setting: str, path: str) -> Iterator[None]:
     except Exception as error:
         if ":" not in path:
             raise
-        # Keras prints the original message in bold, surrounded by its own remarks.
-        bold = re.search(r"\x1b\[1m(.*?)\x1b\[0m", str(error), re.DOTALL)
-        message = " ".join((bold[1] if bold else str(error)).split())
-        sentence = CannotAct(f"{setting} = {path!r}: {type(error).__name__}: {message}{_place(error, path)}")
-        sentence._keras_call_info_injected = True  # type: ignore[attr-defined]  # or enclosing layers add remarks
-        raise sentence from error
+        message = " ".join(str(error).split())
+        raise CannotAct(f"{setting} = {path!r}: {type(error).__name__}: {message}{_place(error, path)}") from error
 
 
 def _place(error: Exception, path: str) -> str:
