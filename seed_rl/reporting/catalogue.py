@@ -10,7 +10,6 @@ METRICS = {
     "evaluation/return": Metric("eval/episode_return", "reward", "mean over the last 30 evaluation episodes"),
     "evaluation/length": Metric("eval/episode_length", "agent steps", "mean over the last 30 evaluation episodes"),
     "loss/total": Metric("loss/total", "", "loss that is minimised (for SAC: critics plus actor)"),
-    "rewards/unit": Metric("rewards/unit", "reward", "deviation of discounted returns that rewards are divided by"),
     "optimizer/gradient_norm": Metric("gradient_norm", "", "global gradient norm before clipping"),
     "optimizer/gradient_to_clip": Metric("gradient_to_clip", "", "gradient norm divided by `Optimizer.clip_norm`"),
     "optimizer/learning_rate": Metric("learning_rate", "", "current learning rate"),
