@@ -19,7 +19,6 @@ OF_SCHEDULERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """Signals by which clusters announce the end of a job, to the processes that it has started as well."""
 ALL = (signal.SIGINT, signal.SIGHUP, *OF_SCHEDULERS)
 """Signals that ask a run to end."""
-_NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
 _INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice, so only later signals count as a second one
 
@@ -77,10 +76,10 @@ def signals() -> Iterator[StopFlag]:
     """Let the first signal set a flag, and a signal more than a second later end the process immediately.
 
     Under `nohup`, SIGHUP remains ignored.
-    If the flag `raises`, a signal ends the context without an error, or the process if native code delays that.
+    If the flag `raises`, a signal ends the context without an error.
     """
     stopped = StopFlag()
-    with _watched(stopped):
+    with _watched():
         hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
         caught = [number for number in ALL if number is not signal.SIGHUP or hangs_up]
         before = {number: signal.signal(number, stopped.handle) for number in caught}
@@ -136,13 +135,13 @@ def ctrl_c_asks() -> Iterator[StopFlag]:
 
 
 @contextlib.contextmanager
-def _watched(stopped: StopFlag) -> Iterator[None]:
+def _watched() -> Iterator[None]:
     """Watch signals in a thread, because Python runs handlers only once the main thread has left native code."""
     ours, pythons = socket.socketpair()
     pythons.setblocking(False)
     with ours, pythons:
         before = signal.set_wakeup_fd(pythons.fileno(), warn_on_full_buffer=False)
-        thread = threading.Thread(target=_watch, args=(ours, stopped, _terminal()), name="signals", daemon=True)
+        thread = threading.Thread(target=_watch, args=(ours, _terminal()), name="signals", daemon=True)
         thread.start()
         try:
             yield
@@ -152,11 +151,8 @@ def _watched(stopped: StopFlag) -> Iterator[None]:
             thread.join()
 
 
-def _watch(numbers: socket.socket, stopped: StopFlag, terminal: list[Any] | None) -> None:
-    """End the process if a signal insists, or if one that should raise has not been handled for a while.
-
-    For each signal a byte comes from `numbers`, its number.
-    """
+def _watch(numbers: socket.socket, terminal: list[Any] | None) -> None:
+    """End the process if a signal insists; for each one a byte comes from `numbers`, its number."""
     first = math.inf
     while received := numbers.recv(1):
         (number,), now = received, time.monotonic()
@@ -165,15 +161,6 @@ def _watch(numbers: socket.socket, stopped: StopFlag, terminal: list[Any] | None
         if now - first > _INSIST_SECONDS:
             _leave(number, terminal)
         first = min(first, now)
-        if stopped.raises:
-            late = threading.Timer(_NATIVE_SECONDS, _leave_if_unhandled, (stopped, number, terminal))
-            late.daemon = True
-            late.start()
-
-
-def _leave_if_unhandled(stopped: StopFlag, number: int, terminal: list[Any] | None) -> None:
-    if stopped.raises:  # the handler would have reset it
-        _leave(number, terminal)
 
 
 def _leave(number: int, terminal: list[Any] | None) -> None:
