@@ -30,10 +30,12 @@ _log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 3.0
 """Time for the process to end before it is killed."""
+ENOUGH_STEPS = 1000
+"""Random steps in which most episodes end."""
+LARGE_FRAME = 1 << 17
+"""Bytes of a frame that deserve a warning."""
 _PROBED_STEPS = 5
-_ENOUGH_STEPS = 1000  # random ones in which most episodes end
 _FAR = 1e6  # magnitude of action bounds that deserves a warning
-_LARGE = 1 << 17  # bytes of a frame that deserve one
 
 
 def probed_spec(config: EnvConfig) -> EnvSpec:
@@ -53,7 +55,12 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
     if isinstance(spec.action, ContinuousSpec | MixedSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
         _log.warning("%s has action bounds %s: initial actions will be that large", config.title, spec.action)
     for name, part in spec.observation_tensors():
-        if hasattr(config, "frame_size") and part.dtype == "uint8" and len(part.shape) == 3 and part.nbytes > _LARGE:
+        if (
+            hasattr(config, "frame_size")
+            and part.dtype == "uint8"
+            and len(part.shape) == 3
+            and part.nbytes > LARGE_FRAME
+        ):
             what = f"{config.title}: frames {name}".rstrip()
             setting = f"{type(config).__name__}.frame_size = 84"
             _log.warning("%s are %s, which are slow to send and to learn from; %s shrinks them", what, part, setting)
@@ -76,7 +83,7 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
             low, high = min(low, *output.reward), max(high, *output.reward)
         rate = steps / (time.monotonic() - began)
     speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-    limit = "" if ends or steps < _ENOUGH_STEPS else f": {config.without_ends}"
+    limit = "" if ends or steps < ENOUGH_STEPS else f": {config.without_ends}"
     taken = f"{steps} random steps, {speed} a second, with rewards from {low:g} to {high:g}"
     return [f"{spec}{masks}{players}", taken, f"{ends} ends of episodes{limit}"]
 

@@ -126,7 +126,7 @@ def test_an_environment_that_is_only_known_here_is_made_here():
 
 
 def test_large_frames_are_warned_about_with_what_shrinks_them(monkeypatch, caplog):
-    monkeypatch.setattr("seed_rl.envs.elsewhere._LARGE", 7_000)
+    monkeypatch.setattr("seed_rl.envs.elsewhere.LARGE_FRAME", 7_000)
     config = Gym("tests.support.registered_envs:Echo-v0", options='{"senses": "wide"}')
     probed_spec(config)
     assert "Echo-v0): frames are uint8[40, 60, 3], which are slow" in caplog.text
@@ -163,7 +163,7 @@ class Endless(Catch):
 )
 def test_whose_episodes_never_end_hears_what_limits_them(monkeypatch, advice, sentence):
     monkeypatch.setattr(Endless, "without_ends", advice)
-    monkeypatch.setattr("seed_rl.envs.elsewhere._ENOUGH_STEPS", 1)
+    monkeypatch.setattr("seed_rl.envs.elsewhere.ENOUGH_STEPS", 1)
     assert findings(Endless(), seconds=0.0)[-1] == f"0 ends of episodes: {advice}"
     assert advice.endswith(sentence)
 
