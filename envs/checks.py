@@ -44,7 +44,7 @@ class Checked(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts a new episode."""
-        with self._named("reset"):
+        try:
             returned = self.env.reset(seed=seed, options=options)
             if "reset" in self._unseen:
                 self._unseen.remove("reset")
@@ -52,32 +52,32 @@ class Checked(gymnasium.Wrapper):
                     raise self._wrong("the result of reset", "(observation, info)", _described(returned))
                 self._check("observation of reset", self.observation_space, returned[0])
             return returned[0], {}
+        except (Exception, SystemExit) as error:
+            raise failure(f"{self._name} failed in reset", error) from error
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes a step."""
-        with self._named("step"):
+        try:
             returned = self.env.step(action)
             if "step" in self._unseen:
                 self._unseen.remove("step")
                 self._check_step(returned)
             observation, reward, terminated, truncated, info = returned
-            reward = reward if isinstance(reward, float) else float(np.asarray(reward).item())
+            if not isinstance(reward, float):
+                reward = float(np.asarray(reward).item())
             if not (terminated or truncated):
                 return observation, reward, False, False, {}
             # A reset may write the next observation into this one.
             return copy.deepcopy(observation), reward, bool(terminated), bool(truncated), numbers_of(info)
+        except (Exception, SystemExit) as error:
+            raise failure(f"{self._name} failed in step", error) from error
 
     def render(self) -> Any:
         """Draws the current state."""
-        with self._named("render"):
-            return self.env.render()
-
-    @contextlib.contextmanager
-    def _named(self, method: str) -> Iterator[None]:
         try:
-            yield
+            return self.env.render()
         except (Exception, SystemExit) as error:
-            raise failure(f"{self._name} failed in {method}", error) from error
+            raise failure(f"{self._name} failed in render", error) from error
 
     def _check_step(self, returned: Any) -> None:
         if not isinstance(returned, tuple) or len(returned) != 5:
