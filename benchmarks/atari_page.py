@@ -117,7 +117,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
     }
     hours = sum(run["minutes"] for run in runs) / 60
     lines = [f"- {head}: {', '.join(names) or 'none'}." for head, names in notes.items()]
-    table = _markdown([*heads, "largest mean value", "least entropy", "minutes"], rows)
+    table = _markdown([*heads, "highest mean value", "lowest entropy", "minutes"], rows)
     return "\n".join(
         [
             "",

@@ -15,6 +15,8 @@ TASKS = (
     *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum"),
     *("Pusher", "Reacher", "Swimmer", "Walker2d"),
 )
+WITHOUT_CAMERA = ("InvertedDoublePendulum", "InvertedPendulum", "Pusher", "Reacher")
+"""Tasks whose model has no camera that follows the body; it stays in view without one."""
 
 
 @gin.configurable
@@ -71,4 +73,6 @@ class MuJoCo(EnvConfig):
         return self._gym.make(num_envs)
 
     def watch(self) -> Watchable:
-        return dataclasses.replace(self, backend="gymnasium")._gym.watch()
+        gym = dataclasses.replace(self, backend="gymnasium")._gym
+        camera = {} if self.task in WITHOUT_CAMERA else {"camera_name": "track"}  # Gymnasium 1.3's default stays behind
+        return dataclasses.replace(gym, options=json.dumps(json.loads(gym.options) | camera)).watch()

@@ -29,6 +29,8 @@ sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
 DOCS = ROOT / "docs"
 PAGES = {
     DOCS / "performance.md": DOCS / "results" / "performance",
+    DOCS / "benchmarks.md": DOCS / "results" / "performance",
+    DOCS / "planning.md": DOCS / "results" / "performance",
     DOCS / "results" / "time_to_score.md": DOCS / "results" / "time_to_score",
     DOCS / "results" / "atari.md": DOCS / "results" / "atari",
     DOCS / "results" / "README.md": DOCS / "results",
@@ -148,7 +150,7 @@ def policies_of(_: str, data: pathlib.Path) -> str:
             about["agent"],
             f"{about['env_frames'] / 1e6:.2f} M",
             f"{about['mean']:,.2f}{', greedy' if about['greedy'] else ''}",
-            f"{about['low']:,.2f} to {about['high']:,.2f}",
+            f"{max(about['low'], about['min']):,.2f} to {min(about['high'], about['max']):,.2f}",
             f"[film]({place}/replay.mp4)",
         ]
         lines.append(f"| {' | '.join(cells)} |")

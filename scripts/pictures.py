@@ -3,7 +3,7 @@
 
     terminal.png      a terminal during a training run on Catch
     tensorboard.png   TensorBoard in a browser, showing that run or the given one
-    frame.png         a frame from the middle of an episode, played by the policy of that run
+    pong.gif, ...     a few seconds of pretrained policies
 
 The pictures show a real training run, TensorBoard server and film. This takes about two minutes and needs chromium
 (scripts/install_chromium.sh).
@@ -26,7 +26,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
-import imageio.v2 as imageio
+import imageio_ffmpeg
 import matplotlib
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
@@ -51,7 +51,10 @@ BROWSER = (
 )
 TAGS = "episodes/return|frames_per_second|loss/total|policy/entropy"
 LARGEST = 200_000  # maximum size of a picture, bytes
-FRAME_HEIGHT = 480  # pixels; smaller frames are enlarged
+FILMS = {"pong": (20, 8, 424), "breakout": (50, 8, 424), "halfcheetah": (2, 4, 480)}
+"""Of each policy the beginning and length of the film, seconds, and the height of the picture above its caption."""
+FILM_HEIGHT = 240  # pixels
+FRAMES_PER_SECOND = 15  # of `seed_rl play`
 SHARE = 75  # percentage of the run shown as done
 
 
@@ -178,16 +181,17 @@ def photograph_tensorboard(browser: Browser, logdir: pathlib.Path, path: pathlib
     compress(path)
 
 
-def photograph_frame(logdir: pathlib.Path, path: pathlib.Path) -> None:
-    """Write the middle frame of an episode played by a run's latest policy."""
+def film(name: str, path: pathlib.Path) -> None:
+    """Write a part of an episode of a pretrained policy as a GIF, without the caption."""
+    start, seconds, height = FILMS[name]
     with tempfile.TemporaryDirectory() as scratch:
-        movie = os.path.join(scratch, "play.gif")
-        seed_rl("play", f"--logdir={logdir}", "--greedy", f"--output={movie}")
-        frames = imageio.mimread(movie, memtest=False)
-    frame = Image.fromarray(frames[len(frames) // 2]).convert("RGB")
-    factor = max(1, FRAME_HEIGHT // frame.height)
-    frame.resize((frame.width * factor, frame.height * factor), Image.Resampling.NEAREST).save(path)
-    compress(path)
+        movie = os.path.join(scratch, "play.mp4")
+        steps = FRAMES_PER_SECOND * (start + seconds)
+        seed_rl("play", f"--pretrained={name}", f"--max_steps={steps}", f"--output={movie}")
+        shown = f"crop=in_w:{height}:0:0,scale=-2:{FILM_HEIGHT}:flags=area,split[a][b]"
+        colors = "[a]palettegen=max_colors=48:stats_mode=diff[p];[b][p]paletteuse=dither=none"
+        cut = ["-ss", str(start), "-t", str(seconds), "-i", movie, "-vf", f"{shown};{colors}"]
+        subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-y", *cut, str(path)], check=True)
 
 
 def seed_rl(*arguments: str) -> None:
@@ -237,7 +241,8 @@ def main() -> int:
             photograph_terminal(browser, page, arguments.output / "terminal.png")
             logdir = arguments.pong_logdir or place / RUN
             photograph_tensorboard(browser, logdir.absolute(), arguments.output / "tensorboard.png")
-            photograph_frame(logdir.absolute(), arguments.output / "frame.png")
+            for name in FILMS:
+                film(name, arguments.output / f"{name}.gif")
         except PictureError as error:
             print(error, file=sys.stderr)
             return 1

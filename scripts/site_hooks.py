@@ -4,6 +4,7 @@ The pages in `docs/` must also be readable in the repository. They therefore lin
 by relative paths, and write equations in ```math fences. On the site,
 
 - each linked file or folder gets a page under `source/` that shows it;
+- the origin of each table that a script writes is folded below it;
 - each equation becomes a vector image, drawn when the site is built, so that it needs no script or font.
 """
 
@@ -27,6 +28,8 @@ _CODE_OR_LINK = re.compile(
     r"^(`{3,}|~{3,}).*?^\1[ \t]*$|`[^`\n]+`|(?<!!)\]\((?!\w+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)",
     re.MULTILINE | re.DOTALL,
 )
+_ORIGIN = re.compile(r"^(`scripts/[^`\n]+`, \d{4}-\d\d-\d\d, .*)$", re.MULTILINE)
+"""The line of `scripts/pages.py` below a table."""
 _LANGUAGES = {
     ".gin": "python",
     ".json": "json",
@@ -59,7 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links to files of the repository into links to their pages."""
+    """Turn links to files of the repository into links to their pages, and fold the origins of tables."""
 
     def relinked(match: re.Match[str]) -> str:
         target = _target(page.file, match)
@@ -68,7 +71,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         link = os.path.relpath(_name_in_site(target, files), os.path.dirname(page.file.src_uri) or ".")
         return f"]({link}{match['anchor'] or ''})"
 
-    return _CODE_OR_LINK.sub(relinked, markdown)
+    return _ORIGIN.sub(
+        r'??? note "Command, date, machine, versions"\n\n    \1\n', _CODE_OR_LINK.sub(relinked, markdown)
+    )
 
 
 def _targets(page: File) -> Iterator[pathlib.Path]:
@@ -82,7 +87,10 @@ def _target(page: File, match: re.Match[str]) -> pathlib.Path | None:
     if match["path"] is None:
         return None
     name = page.src_uri
-    folder = ROOT / os.path.dirname(name.removeprefix("source/") if name.startswith("source/") else f"docs/{name}")
+    if name.startswith("source/"):
+        folder = ROOT / os.path.dirname(name.removeprefix("source/"))
+    else:
+        folder = (ROOT / "docs" / name).resolve().parent  # docs/changelog.md is a link to a file above it
     target = pathlib.Path(os.path.normpath(folder / match["path"]))
     return target if target.exists() and target.is_relative_to(ROOT) else None
 

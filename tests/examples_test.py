@@ -63,19 +63,36 @@ def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
     assert rows[-1]["episode_return"] > 0.4
 
 
+@pytest.mark.parametrize(("script", "at_the_end"), [("slurm.sh", ""), ("slurm_learner.sh", "cancel 9\n")])
 @pytest.mark.parametrize(
     ("code", "requeued"), [(128 + signal.SIGUSR1, "requeue 7\n"), (1, "")], ids=["saved", "failed"]
 )
-def test_the_job_of_slurm_passes_its_signal_on_and_is_queued_again_if_that_ended_the_run(tmp_path, code, requeued):
+def test_a_job_of_slurm_passes_its_signal_on_and_is_queued_again_if_that_ended_the_run(
+    tmp_path, code, requeued, script, at_the_end
+):
     for name, text in {
         "seed_rl": f"trap 'sleep 0.2; exit {code}' USR1; echo started; for n in {{1..600}}; do sleep 0.1; done",
         "scontrol": 'echo "$@"',
+        "sbatch": "echo 9",
+        "scancel": 'echo cancel "$@"',
     }.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        _stand_in(tmp_path / name, text)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
-    with subprocess.Popen(["bash", EXAMPLES / "slurm.sh"], env=environment, stdout=-1, text=True) as job:
+    with subprocess.Popen(["bash", EXAMPLES / script], env=environment, stdout=-1, text=True) as job:
         assert job.stdout.readline() == "started\n"
         job.send_signal(signal.SIGUSR1)
-        assert job.communicate(timeout=within(20)) == (requeued, None)
+        assert job.communicate(timeout=within(20)) == (requeued + at_the_end, None)
     assert job.returncode == code
+
+
+def test_a_job_of_slurm_starts_an_actor_for_each_of_its_cores(tmp_path):
+    _stand_in(tmp_path / "seed_rl", 'echo "$1 $2"')
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "2"}
+    job = ["bash", EXAMPLES / "slurm_actors.sh", "node7:8686"]
+    output = subprocess.run(job, env=environment, capture_output=True, text=True, check=True).stdout
+    assert output == 2 * "actor --server_address=node7:8686\n"
+
+
+def _stand_in(path, text):
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)

@@ -13,7 +13,7 @@ from scripts import pages
 
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 RESULTS = DOCS / "results" / "performance"
-ON_THE_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have separate pages
+ON_A_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have separate pages
 ONE_TABLE = "<!-- table: env -->\n<!-- end -->\n"
 ONE_RUN = "<!-- run: gym_pendulum -->\n<!-- end -->\n"
 
@@ -36,19 +36,20 @@ def run(monkeypatch, tmp_path):
 def test_a_page_is_up_to_date_and_written_from_its_data(run, path):
     page, data = path.read_text(encoding="utf-8"), pages.PAGES[path]
     emptied, parts = re.subn(r"(<!-- \w+: .* -->\n)(?s:.*?)(<!-- end -->)", r"\1\2", page)
-    assert parts >= (1 if path.stem in ("pretrained", "deviations") else 5)
+    assert parts
     assert run(emptied, data) == (0, page)
     assert run(page, data, "--check") == (0, page)
 
 
-def test_each_benchmark_of_speed_has_a_full_measurement_on_the_page():
-    page = (DOCS / "performance.md").read_text(encoding="utf-8")
-    assert {path.stem for path in RESULTS.glob("*.json")} == ON_THE_PAGE
-    for name in ON_THE_PAGE:
+def test_each_benchmark_of_speed_has_a_full_measurement_on_a_page():
+    files = (path for path, data in pages.PAGES.items() if data == RESULTS)
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
+    assert {path.stem for path in RESULTS.glob("*.json")} == ON_A_PAGE
+    for name in ON_A_PAGE:
         content = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
         assert content["benchmark"] == name
         assert not content["arguments"]["quick"], f"{name}.json is of a smoke run"
-        assert f"<!-- table: {name} -->" in page
+        assert text.count(f"<!-- table: {name} -->") == 1
 
 
 @pytest.mark.parametrize(
@@ -78,3 +79,15 @@ def test_a_page_with_a_mistake_is_left_alone_with_a_sentence(run, capsys, tmp_pa
 )
 def test_differences_are_rounded_up_to_a_digit(x, expected):
     assert pages.rounded_up(x) == expected
+
+
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", DOCS / "index.md"], ids=["README", "Home"])
+def test_each_figure_of_a_claim_is_on_a_page_that_the_claim_links_to(page):
+    claims = re.findall(r"^- \*\*.*\n(?:  .*\n)*", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(claims) >= 6
+    for claim in claims:
+        links = re.findall(r"\]\(([^)#]+)", claim)
+        evidence = "".join((page.parent / link).read_text(encoding="utf-8") for link in links)
+        figures = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)", re.sub(r"\]\([^)]*\)", "", claim))
+        assert links
+        assert [each for each in figures if not re.search(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", evidence)] == []

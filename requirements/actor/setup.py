@@ -1,6 +1,6 @@
 """The distribution `seed_rl-actor`: the package `seed_rl` with the requirements of an actor, without TensorFlow.
 
-    pip install 'seed_rl-actor @ git+https://...#subdirectory=requirements/actor'
+    pip install 'seed_rl-actor @ git+https://github.com/YOU/seed_rl#subdirectory=requirements/actor'
 
 Its source is the whole of `seed_rl`, and its metadata come from the `pyproject.toml` of the repository.
 """

@@ -19,7 +19,7 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.vector import pool
 from seed_rl.system.files import reason, socket_directory
-from seed_rl.system.machine import described
+from seed_rl.system.machine import cores, described
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import CannotReach, check_writable, files_in, is_url
 from seed_rl.transport.address import AddressError, check_free, parse_address
@@ -95,8 +95,8 @@ def _machine() -> Result:
     import psutil
 
     memory = psutil.virtual_memory()
-    cores = f"{len(os.sched_getaffinity(0))} cores of {described()}"
-    return OK, f"{cores}, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
+    machine = f"{cores()} cores of {described()}"
+    return OK, f"{machine}, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
 
 
 def room(place: str, min_gb: float, remedy: str) -> Result:

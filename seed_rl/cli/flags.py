@@ -54,9 +54,16 @@ def group(title: str, *declared: Flag) -> Flag:
     return flags_of_group
 
 
-def integer(name: str, default: int | None, text: str, **bounds: int) -> Flag:
-    """Declare a flag for a whole number such as 1e6, 300k, 10M or 1_000_000, within `lower_bound` and `upper_bound`."""
-    return _declare(flags.DEFINE)(_Integer(**bounds), name, default, text)
+AUTO = "auto"
+"""Value of a flag that is chosen for the machine."""
+
+
+def integer(name: str, default: int | None, text: str, auto: bool = False, **bounds: int) -> Flag:
+    """Declare a flag for a whole number such as 1e6, 300k, 10M or 1_000_000, within `lower_bound` and `upper_bound`.
+
+    With `auto`, it may be `AUTO` instead.
+    """
+    return _declare(flags.DEFINE)((_IntegerOrAuto if auto else _Integer)(**bounds), name, default, text)
 
 
 class _Integer(flags.IntegerParser):
@@ -64,6 +71,11 @@ class _Integer(flags.IntegerParser):
         value = whole_number(str(argument))
         _check(self, value)
         return value
+
+
+class _IntegerOrAuto(_Integer):
+    def parse(self, argument: Any) -> Any:
+        return AUTO if argument == AUTO else super().parse(argument)
 
 
 class _Float(flags.FloatParser):

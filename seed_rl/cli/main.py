@@ -88,7 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if importlib.util.find_spec("tensorflow"):
             raise
-        print(f"seed_rl: {error.name} is missing: pip install seed_rl (seed_rl-actor is for actors)", file=sys.stderr)
+        print(
+            f"seed_rl: {error.name} is missing: seed_rl-actor runs actors only; install seed_rl instead",
+            file=sys.stderr,
+        )
         return USAGE_ERROR
 
 

@@ -20,7 +20,7 @@ def split(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> S
 
     By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
     the environment groups allow: half as many act as train, since acting takes between a third of the time of training
-    on the same steps and all of it (docs/performance.md).
+    on the same steps and all of it (docs/benchmarks.md).
 
     Args:
       experiment: experiment that names the devices and sets the sizes divided among them.

@@ -105,7 +105,8 @@ def _of_updates(row: Mapping[str, float]) -> str:
     if mass is not None and mass > _CLIPPED_MASS:
         remedy = "fewer environments or larger batches" if lag > _OLD else "a lower learning rate"
         return f"importance weights: {mass:.0%} clipped, the behaviour policy is {lag:.0f} updates old: {remedy}"
-    if mass is not None and mass < _UNMOVED_MASS and lag >= 1:
+    certain = row.get("learning/entropy_share", 1.0) < _CERTAIN  # and so hardly changes, as in a solved environment
+    if mass is not None and mass < _UNMOVED_MASS and lag >= 1 and not certain:
         remedy = "a higher clip_norm" if gradient > _GRADIENT_TO_CLIP else "a higher learning rate"
         return f"updates: they hardly change the policy: {remedy}"
     advantage = row.get("policy/mean_abs_advantage", math.inf) / row.get("policy/value_unit", 1.0)

@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Iterator
 
+_OF_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _LARGEST = 32 << 20  # bytes; glibc takes no more
 _KEPT = 128 << 20  # bytes at the end of a heap
@@ -49,6 +50,20 @@ def _left_in_control_groups(root: str) -> Iterator[int]:
 
     Usage is counted without the file cache, which the kernel would drop first.
     """
+    for group, is_unified in control_groups(root, "memory"):
+        names = ("memory.max", "memory.current", "inactive_file")
+        left = _left_in(group, *(names if is_unified else _OF_VERSION_1))
+        if left is not None:
+            yield left
+
+
+def control_groups(root: str, controller: str) -> Iterator[tuple[str, bool]]:
+    """Yield the directory of each control group around this process, and whether it is of version 2.
+
+    Args:
+      root: directory that has /proc and /sys.
+      controller: name such as `memory`, for groups of version 1.
+    """
     try:
         with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -56,20 +71,14 @@ def _left_in_control_groups(root: str) -> Iterator[int]:
         return
     for line in lines:
         _, controllers, group = line.split(":", 2)
-        if not controllers:
-            mount, names = "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            mount = "sys/fs/cgroup/memory"
-        else:
+        if controllers and controller not in controllers.split(","):
             continue
+        mount = os.path.join("sys/fs/cgroup", controller) if controllers else "sys/fs/cgroup"
         # Enclosing groups have limits too. Inside a container the path may be the one outside, of which only the mount
         # itself, the container's own group, is visible.
         parts = [part for part in group.split("/") if part]
         for depth in range(len(parts), -1, -1):
-            left = _left_in(os.path.join(root, mount, *parts[:depth]), *names)
-            if left is not None:
-                yield left
+            yield os.path.join(root, mount, *parts[:depth]), not controllers
 
 
 def _left_in(group: str, limit_name: str, usage_name: str, cache_name: str) -> int | None:

@@ -1,10 +1,13 @@
 """The processor and the versions of packages on which speed and result of a computation depend."""
 
+import contextlib
+import math
 import os
 import platform
 from importlib import metadata
 
 from seed_rl import __version__
+from seed_rl.system.host_memory import control_groups
 
 _PACKAGES = (
     "tensorflow",
@@ -21,6 +24,26 @@ _PACKAGES = (
 _BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # the last one is ARM's
 _CPUINFO = "/proc/cpuinfo"
 _INSTRUCTIONS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "asimd", "sve", *_BFLOAT16)
+
+
+def cores(root: str = "/") -> int:
+    """Return the number of cores that this process may use: those of its affinity, or fewer in a limited control group.
+
+    The directory `root` has /proc and /sys.
+    """
+    found = [float(len(os.sched_getaffinity(0)))]
+    for group, _ in control_groups(root, "cpu"):
+        found += [quota / period for quota, period in [_quota(group)] if quota > 0]
+    return max(1, math.ceil(min(found)))
+
+
+def _quota(group: str) -> tuple[float, float]:
+    """Return the CPU time that a control group may use in a period, both in microseconds; 0 for no limit."""
+    numbers = []
+    for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), open(os.path.join(group, name)) as file:
+            numbers += [0.0 if number == "max" else float(number) for number in file.read().split()]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0.0, 1.0)
 
 
 def processor(cpuinfo: str = _CPUINFO) -> str:

@@ -22,21 +22,28 @@ from seed_rl import api
 from tests.support.checked_commands import Line
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = sorted({page.resolve() for place in (".", "docs", "docs/guides") for page in (ROOT / place).glob("*.md")})
+PAGES = sorted(
+    {page.resolve() for place in (".", "docs", "docs/guides", "docs/results") for page in (ROOT / place).glob("*.md")}
+)
 FENCE = re.compile(r'^```(\w*)(?: title="(.*?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(seed_rl \w+ [^`]*=(?:[^`.]|\.(?!\.))*)`")
 ELSEWHERE = {
     ".venv/": "developers' tools; the script exists",
+    "apptainer": "needs Apptainer, and an image",
     "apt-get": "changes the system",
     "build/": "tests/integration/language_test.py builds and runs it",
+    "conda": "downloads packages",
     "docker": "tests/docker carries out the commands of docs/cloud.md, with recorders for Docker, kubectl and gcloud",
     "id": "a part of another command",
     "kubectl": "needs a cluster",
     "openssl": "tests/transport/conftest.py makes its certificates like this",
     "pip": "downloads packages",
     "ray": "tests/integration/ray_test.py",
+    "sbatch": "needs a cluster; tests/examples_test.py runs the scripts",
     "scripts/": "minutes; the script exists",
+    "taskset": "needs many cores",
     "tensorboard": "does not end",
+    "uv": "downloads packages",
     "wandb": "asks for a key",
 }
 """Programs that are not carried out here, by the beginning of their paths, and where they are, or why not."""

@@ -65,6 +65,7 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
             "updates: they hardly change the policy: a higher learning rate",
         ),
         ({"learning/clipped_mass": 0.0, "policy_lag": 0.0}, ""),
+        ({"learning/clipped_mass": 1e-8, "policy_lag": 1.2, "learning/entropy_share": 2e-4, "episode_return": 1.0}, ""),
         ({"gradient_to_clip": 13.0}, "gradients: 13 times clip_norm: smaller rewards, or a higher clip_norm"),
         ({"gradient_to_clip": 13.0, "policy/mean_abs_advantage": 40.0, "policy/value_unit": 60.0}, ""),
         (
@@ -86,7 +87,7 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
         ({"env_frames": 1.0, "seconds": 1.0}, ""),
     ],
     ids=[
-        *("old", "fast", "slow", "on-policy", "gradients", "normalised", "values", "certain"),
+        *("old", "fast", "slow", "on-policy", "solved", "gradients", "normalised", "values", "certain"),
         *("without rewards", "without rewards yet", "without updates", "before the first update"),
     ],
 )

@@ -1,5 +1,7 @@
 """Number formats that processors and accelerators multiply natively."""
 
+import os
+
 import pytest
 import tensorflow as tf
 
@@ -56,3 +58,22 @@ def test_auto_is_the_format_of_the_accelerator(kind, capability, dtype, monkeypa
     assert VTrace(dtype="mixed_bfloat16").for_device() == VTrace(dtype="mixed_bfloat16")
     assert VTrace(dtype="mixed_bfloat16").emulates_bfloat16 == (dtype == "float32")
     assert not VTrace(dtype="auto").emulates_bfloat16
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/cpu.max": "150000 100000\n", "a/b/cpu.max": "max 100000\n"}, 2),
+        ("4:cpu,cpuacct:/a\n", {"cpu/a/cpu.cfs_quota_us": "50000\n", "cpu/a/cpu.cfs_period_us": "100000\n"}, 1),
+        ("4:cpu,cpuacct:/a\n", {"cpu/a/cpu.cfs_quota_us": "-1\n", "cpu/a/cpu.cfs_period_us": "100000\n"}, 7),
+        ("0::/a\n", {}, 7),
+    ],
+)
+def test_cores_are_those_of_the_affinity_within_the_limits_of_control_groups(
+    groups, files, expected, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(7)))
+    for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{n}": t for n, t in files.items()}}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert machine.cores(str(tmp_path)) == expected

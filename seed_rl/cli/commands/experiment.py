@@ -66,7 +66,7 @@ def load(values: flags.FlagValues, *bindings: str) -> Experiment:
     if not values.gin_file:
         raise UsageError(f"--gin_file is required: a path, or one of {', '.join(config_files.shipped_configs())}")
     given = {parameter: values[flag].value for flag, parameter in _OVERRIDES.items() if flag in values}
-    overrides = [f"{parameter} = {value!r}" for parameter, value in given.items() if value is not None]
+    overrides = [f"{parameter} = {value!r}" for parameter, value in given.items() if value not in (None, flags.AUTO)]
     return config_files.load(values.gin_file, [*values.gin_param, *overrides, *bindings], values.agent)
 
 

@@ -18,6 +18,7 @@ from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, find_hosts
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import counted, duration
+from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run, check_run
 from seed_rl.system.files import explained
@@ -30,7 +31,7 @@ _RUN = flags.group(
     "the run",
     flags.directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
     flags.integer("seed", None, "Overrides Experiment.seed."),
-    flags.integer("num_actors", None, "Overrides Actors.num_actors."),
+    flags.integer("num_actors", None, "Overrides Actors.num_actors; auto: chosen here.", auto=True),
     flags.string("init_from", None, "Log directory or checkpoint to start a new run from."),
     flags.number("target_return", None, "End at this mean return; exit code 1 without it."),
     flags.number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
@@ -76,6 +77,10 @@ def train(values: flags.FlagValues, *files: str) -> int:
     add_files(values, files)
     continue_run(values)
     experiment = load(values)
+    if values.num_actors == flags.AUTO:
+        if values.launcher != "local":
+            raise UsageError("--num_actors=auto is for actors on this machine")
+        experiment = with_actors(experiment)
     if values.launcher == "ray":
         if values.num_learners > 1:
             if values.learner_hosts:
@@ -103,6 +108,8 @@ def learner(values: flags.FlagValues, *files: str) -> int:
     """Runs a learner that waits for actors."""
     add_files(values, files)
     continue_run(values)
+    if values.num_actors == flags.AUTO:
+        raise UsageError("--num_actors=auto is for `seed_rl train`, whose actors are on this machine")
     return _train(values, _new_run(values, load(values), ELSEWHERE))
 
 

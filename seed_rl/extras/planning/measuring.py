@@ -23,7 +23,7 @@ _STEPS, _MS = 512, 2000
 """Agent steps in the update that is measured, and milliseconds to act in them, at most; longer batches take longer."""
 _MESSAGES = {1: (21.6, 37.0), 4: (38.8, 13.4), 16: (71.7, 5.5), 64: (119.0, 2.5)}
 """CPU time by environments per message: of the server's thread per message, and of an inference thread per step, in
-microseconds, for Atari frames that come over the network to a core of an AMD EPYC (docs/performance.md)."""
+microseconds, for Atari frames that come over the network to a core of an AMD EPYC (docs/benchmarks.md)."""
 
 
 def env_steps(experiment: Experiment) -> tuple[float, str]:

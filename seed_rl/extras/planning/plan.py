@@ -18,7 +18,6 @@ on one machine: each is a learner host with a share of the accelerators.
 
 import dataclasses
 import math
-import os
 import textwrap
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from seed_rl.experiment.sizes import Sizes
 from seed_rl.extras.planning import measuring
 from seed_rl.learner.split import Split, split
 from seed_rl.system import devices
+from seed_rl.system.machine import cores
 from seed_rl.transport.codec import StepCodec
 
 SERVER = "the server's thread, which takes and answers the messages"
@@ -81,7 +81,7 @@ def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float |
     here = len(devices.accelerators())
     if rates.setdefault("accelerators", here) and not here and not rates.keys() >= {"act_ms", "update_ms"}:
         raise ConfigError("--accelerators needs --act_ms and --update_ms on a machine that has none to measure")
-    rates.setdefault("learner_cores", len(os.sched_getaffinity(0)))
+    rates.setdefault("learner_cores", cores())
     batch = rates.setdefault("act_batch", experiment.inference.max_batch_size)
     server_us, host_us, source = measuring.message_us(experiment.actors.envs_per_group)
     for name, look_up in (

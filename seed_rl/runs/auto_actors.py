@@ -1,0 +1,90 @@
+"""Actors and environments for the machine that a run starts on: `--num_actors=auto`."""
+
+import contextlib
+import dataclasses
+import glob
+import itertools
+import logging
+import math
+import time
+
+import psutil
+
+from seed_rl.envs.base import CannotBuild, random_play
+from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.system.host_memory import free_host_memory
+from seed_rl.system.machine import cores
+
+_log = logging.getLogger(__name__)
+
+_SECONDS = 1.0
+"""Duration of the measurement."""
+_MEASURED_ENVS = 4
+_LEARNED_PER_CORE = 15_000
+"""Agent steps/s that a core of a CPU can act in and learn from with the smallest networks."""
+_ACTOR_BYTES = 140 << 20
+_ENVS_PER_MESSAGE = 4
+"""Environments per group below which messages cost more than steps."""
+_UPDATES_PER_UNROLL = 2
+"""Bound of the number of batches that environments fill during one of their unrolls."""
+
+
+def with_actors(experiment: Experiment) -> Experiment:
+    """Return the experiment with a number of actors for the cores and the memory of this machine; log the choice.
+
+    There are as many actors as keep the cores busy that the learner leaves: the environments' rate on one core is
+    measured. They share the environments of the experiment; there are more environments only if groups would become
+    smaller than four, and no more than fill two batches with their unrolls, because the weights would be old.
+
+    Raises:
+      ConfigError: the environments can't be built here.
+    """
+    actors, env = experiment.actors, experiment.env
+    rate, env_bytes = _measure(experiment)
+    here, has_accelerator = cores(), bool(glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/accel*"))
+    learned = math.inf if has_accelerator else here * _LEARNED_PER_CORE
+    least = env.players * max(1, min(actors.envs_per_group, _ENVS_PER_MESSAGE) // env.players)
+    most_envs = max(actors.num_envs, _UPDATES_PER_UNROLL * experiment.batch_size)
+    limits = {
+        f"{here} cores": max(1, here - 1),
+        "the learner's rate": max(1, math.ceil(min(learned / rate, here))),
+        f"{most_envs} environments, with unrolls for a learner batch each {_UPDATES_PER_UNROLL} times over": max(
+            1, most_envs // (actors.groups_per_actor * least)
+        ),
+        "the free memory": max(1, int(free_host_memory() / 2 // (_ACTOR_BYTES + 2 * least * env_bytes))),
+    }
+    limit = min(limits, key=lambda name: limits[name])
+    count = limits[limit]
+    share = actors.num_envs / (count * actors.groups_per_actor)
+    size = max(least, env.players * round(share / env.players))
+    chosen = dataclasses.replace(actors, num_actors=count, envs_per_group=size)
+    _log.info(
+        "--num_actors=%d (limit: %s) and Actors.envs_per_group=%d make %d environments; a core makes %s steps/s",
+        *(count, limit, size, chosen.num_envs, f"{rate:,.0f}"),
+    )
+    return dataclasses.replace(experiment, actors=chosen)
+
+
+def _measure(experiment: Experiment) -> tuple[float, int]:
+    """Measure agent steps/s of environments on one core, and the memory of one, bytes."""
+    env, players = experiment.env, experiment.env.players
+    size = players * max(1, min(experiment.actors.envs_per_group, _MEASURED_ENVS) // players)
+    process = psutil.Process()
+    before = process.memory_info().rss
+    try:
+        made = env.make(size)
+    except CannotBuild as error:
+        raise ConfigError(f"the environments can't be measured here: {error}; give a number of actors") from error
+    with contextlib.closing(made):
+        outputs = random_play(made, experiment.env_spec())
+        next(outputs)
+        until, used = time.monotonic() + _SECONDS, _cpu_seconds(process)
+        steps = 1 + sum(1 for _ in itertools.takewhile(lambda _: time.monotonic() < until, outputs))
+        rate = size * steps / max(1e-3, _cpu_seconds(process) - used)
+        return rate, max(0, process.memory_info().rss - before) // size
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Return the CPU time that a process and its children have used."""
+    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
