@@ -16,8 +16,8 @@ from benchmarks.experiments import Recipe
 from benchmarks.parts import Consumer, LearnerPart
 from benchmarks.report import columns, median
 from benchmarks.timing import ratio, spreads
-from seed_rl.evaluation.serving import PolicyServer
 from seed_rl.experiment import Actors, Experiment, config_files
+from seed_rl.extras.serving.policy_server import PolicyServer
 from seed_rl.weights import checkpoints
 
 PERCENTILES = {"p50": 50.0, "p99": 99.0}

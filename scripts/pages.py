@@ -22,7 +22,7 @@ import re
 import sys
 from typing import Any
 
-from seed_rl.experiment import pretrained
+from seed_rl.extras.sharing import pretrained
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed

@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import sys
 
-from seed_rl.experiment import pretrained
+from seed_rl.extras.sharing import pretrained
 from seed_rl.reporting import metrics
 from seed_rl.studies.bundle import opened
 from seed_rl.studies.plot import plot_curves
@@ -30,7 +30,7 @@ def add(arguments: argparse.Namespace) -> int:
     load_tensorflow()
     from scripts import pages
     from scripts.record_result import write_table
-    from seed_rl.studies import hub
+    from seed_rl.extras.sharing import hub
 
     folder = pretrained.ROOT / arguments.name
     command = ["git", "rev-parse", "--short=9", arguments.commit]
@@ -52,7 +52,7 @@ def check(arguments: argparse.Namespace) -> int:
     """Compare hashes, and play episodes: does the 95-percent interval of their mean overlap with the stated one?"""
     load_tensorflow()
     from seed_rl.evaluation.episodes import evaluate_run
-    from seed_rl.studies.hub import DEVIATIONS
+    from seed_rl.extras.sharing.hub import DEVIATIONS
 
     wrong = 0
     for name in arguments.names or pretrained.names():

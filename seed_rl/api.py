@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from seed_rl.system.native_output import load_tensorflow
 
 if TYPE_CHECKING:  # the same imports happen below, one at a time
-    from seed_rl.actor.policy_client import PolicyClient
     from seed_rl.agents.base import ActOutput, Agent, LossOutput, ModelAgent, VariableGroup, create_weights
     from seed_rl.agents.config import AgentConfig, TargetConfig
     from seed_rl.agents.transitions import transitions_of
@@ -22,7 +21,6 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.envs.vector.masks import packed as pack_masks
     from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions, SameStep
     from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play
-    from seed_rl.evaluation.film import film_run
     from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
     from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Inference, League, Logs, Replay
     from seed_rl.experiment.config_files import load as load_experiment
@@ -46,25 +44,25 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.runs.run_directory import CannotUse
     from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
     from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MixedSpec, MultiDiscreteSpec
-    from seed_rl.system.object_store import CannotReach
     from seed_rl.transport.address import AddressError
     from seed_rl.transport.client import Disconnected, Rejected, RunOver
     from seed_rl.transport.credentials import SecurityError, ServerSecurity
     from seed_rl.types import EnvOutput, Unroll
     from seed_rl.weights.checkpoints import CheckpointError
+    from seed_rl.weights.policy_sources import opened as open_run
 
 __all__ = [
     "ELSEWHERE", "PROCESSES", "THREADS", "ActOutput", "ActionDistribution", "ActorFailed", "Actors", "AddressError",
-    "Agent", "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotReach", "CannotUse", "CheckpointError",
+    "Agent", "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotUse", "CheckpointError",
     "ConfigError", "ContinuousSpec", "Count", "Devices", "Disconnected", "DiscreteSpec", "Diverged", "EnvConfig",
     "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv",
     "HostLost", "Hosts", "Inference", "League", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
-    "NoPolicy", "NonNegative", "OneOf", "Optimizer", "Place", "Played", "Policy", "PolicyClient", "Rejected",
+    "NoPolicy", "NonNegative", "OneOf", "Optimizer", "Place", "Played", "Policy", "Rejected",
     "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments", "SameStep",
     "SecurityError", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig",
     "TrunkModel", "UniformVectorEnv", "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within",
-    "check_suite", "create_weights", "distribution_of", "evaluate_run", "film_run", "find_hosts", "lambda_returns",
-    "load_experiment", "load_policy", "masked", "pack_masks", "play", "read_metrics", "register_suite",
+    "check_suite", "create_weights", "distribution_of", "evaluate_run", "find_hosts", "lambda_returns",
+    "load_experiment", "load_policy", "masked", "open_run", "pack_masks", "play", "read_metrics", "register_suite",
     "shipped_configs", "stack_frames", "transitions_of", "vtrace",
 ]  # fmt: skip
 __dir__ = __all__.copy

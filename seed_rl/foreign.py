@@ -1,11 +1,12 @@
 """Handling of untrusted or foreign input: JSON, file names, text for a terminal, errors of other people's code."""
 
+import errno
 import json
 import os
 import re
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 _MAX_OBJECT = 1 << 20  # bytes of a file
 _MAX_TEXT = 1 << 24  # of JSON, which may take 25 times as much memory
@@ -43,6 +44,18 @@ class JsonObject:
             raise ValueError(f"{name} must be a JSON object, got {shortened(value)}: {error}") from error
 
 
+def open_file(path: str) -> IO[bytes]:
+    """Open a file for reading, unless it is a pipe or device, on which a reader may wait for ever.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      OSError: it can't be read.
+    """
+    if not os.path.isfile(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return open(path, "rb")
+
+
 def read_json_object(path: str) -> dict[str, Any]:
     """Reads a JSON object from a file of at most one mebibyte.
 
@@ -50,7 +63,7 @@ def read_json_object(path: str) -> dict[str, Any]:
       OSError: the file can't be read.
       ValueError: the file is larger, or holds something else.
     """
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         text = file.read(_MAX_OBJECT + 1)
     if len(text) > _MAX_OBJECT:
         raise ValueError(f"expected at most {_MAX_OBJECT:,} bytes, got more")

@@ -4,11 +4,11 @@ import fcntl
 import gc
 import os
 import pathlib
+import re
 import signal
 
 import gin
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from tests.support.deadlines import within
 
@@ -119,14 +119,18 @@ def no_gin_bindings_of_another_test():
 
 
 @pytest.fixture
-def fetched(monkeypatch):
-    """Paths of what is fetched from `file://`, a store that needs no network."""
-    paths = []
-    get_file = LocalFileSystem.get_file
+def refused(capsys, tmp_path, monkeypatch):
+    """Check that a command line ends with exit code 2 and one sentence, which matches a pattern, and begins nothing."""
 
-    def get_and_note(store, path, *arguments, **options):
-        paths.append(path)
-        return get_file(store, path, *arguments, **options)
+    from seed_rl.cli.main import main
 
-    monkeypatch.setattr(LocalFileSystem, "get_file", get_and_note)
-    return paths
+    def check(line, sentence):
+        monkeypatch.chdir(tmp_path)
+        assert main(line.split()) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert len(err.splitlines()) == 1, err
+        assert re.search(sentence, err), err
+        assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+    return check

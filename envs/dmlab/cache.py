@@ -7,10 +7,10 @@ import os
 import secrets
 import shutil
 import zipfile
+from typing import Any
 
 from seed_rl.envs.base import CannotBuild
 from seed_rl.system.files import complete_or_absent, explained
-from seed_rl.system.object_store import CannotReach, ObjectStore, is_url
 
 _log = logging.getLogger(__name__)
 
@@ -31,18 +31,24 @@ class LevelCache:
         Raises:
           CannotBuild: fsspec, or its package for this kind of URL, is missing, or the kind of URL is unknown.
         """
+        self._store: Any = None
         self._place = os.path.expanduser(place)
         self._warned: set[str] = set()
-        with explained(CannotBuild, f"the level cache {place} can't be opened", CannotReach):
-            self._store = ObjectStore(place) if is_url(place) else None
+        if "://" in place:
+            with explained(CannotBuild, f"the level cache {place} can't be opened", ImportError, ValueError):
+                from fsspec.core import url_to_fs
+
+                self._store, self._place = url_to_fs(place.rstrip("/"))
 
     def fetch(self, key: str, pk3_path: str) -> bool:
         """Copies the compiled map of `key` to `pk3_path`; False if it has to be compiled."""
         try:
-            if self._store is not None:
-                self._store.fetch(entry_name(key), pk3_path)
+            path = f"{self._place}/{entry_name(key)}"
+            if self._store is None:
+                shutil.copyfile(path, pk3_path)
             else:
-                shutil.copyfile(f"{self._place}/{entry_name(key)}", pk3_path)
+                self._store.invalidate_cache()  # other machines write too
+                self._store.get_file(path, pk3_path)
             if is_pk3(pk3_path):
                 return True
             self._warn_once("use", f"damaged entry {entry_name(key)}")  # until `write` replaces it
@@ -59,16 +65,15 @@ class LevelCache:
         try:
             if not is_pk3(pk3_path):
                 raise ValueError(f"the compiled map is not a pk3 file: {pk3_path}")
-            with open(pk3_path, "rb") as file:
-                if self._store is not None:
-                    self._store.send(file, entry_name(key))
-                    return
-                path = f"{self._place}/{entry_name(key)}"
-                own = f"{path}.{secrets.token_hex(8)}"  # others may write this map at the same time
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                with complete_or_absent(own) as copy:
-                    shutil.copyfileobj(file, copy)
-                os.replace(own, path)
+            path = f"{self._place}/{entry_name(key)}"
+            if self._store is not None:
+                self._store.put_file(pk3_path, path)
+                return
+            own = f"{path}.{secrets.token_hex(8)}"  # others may write this map at the same time
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(pk3_path, "rb") as file, complete_or_absent(own) as copy:
+                shutil.copyfileobj(file, copy)
+            os.replace(own, path)
         except Exception as error:
             self._warn_once("write", error)
 

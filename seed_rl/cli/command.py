@@ -1,15 +1,13 @@
 """The definition of a command: a function, its flags, and the errors that end it with one sentence."""
 
 import contextlib
-import importlib.util
 import os
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple
 
 from seed_rl.cli.flags import Flag, FlagValues
 from seed_rl.envs.base import EnvironmentFailed
-from seed_rl.system.object_store import is_url
+from seed_rl.system.entry_points import declared
 
 
 class UsageError(Exception):
@@ -58,22 +56,26 @@ def run_options() -> list[RunOption]:
     return [entry.load() for entry in declared(RUN_OPTIONS)]
 
 
-def declared(group: str) -> list[EntryPoint]:
-    """Return the entry points of a group by name, without those whose module has been taken away."""
-    return sorted(filter(_is_there, entry_points(group=group)), key=lambda entry: entry.name)
+class PolicyOption(NamedTuple):
+    """A flag that names a neighbour's policy, instead of `--logdir`; declared under an entry point."""
+
+    name: str
+    text: str
+    """Describes the flag."""
+    place: Callable[[str], str]
+    """Called with the value of the flag; returns the place of the policy, see `weights.policy_sources`, or raises a
+    `ConfigError` that says which policies there are."""
 
 
-def _is_there(entry: EntryPoint) -> bool:
-    with contextlib.suppress(ModuleNotFoundError):
-        return importlib.util.find_spec(entry.module) is not None
-    return False
+POLICY_OPTIONS = "seed_rl.policy_options"
+"""The entry-point group in which packages declare each `PolicyOption`."""
 
 
 def command(
-    example: str, *declared: Flag, arguments: str = "", failures: tuple[type[Exception], ...] = ()
+    example: str, *flags: Flag, arguments: str = "", failures: tuple[type[Exception], ...] = ()
 ) -> Callable[[Callable[..., int]], Command]:
     """Turn a function into a command; `failures` are added to `Failure` and `EnvironmentFailed`."""
-    return lambda function: Command(function, example, arguments, declared, (Failure, EnvironmentFailed, *failures))
+    return lambda function: Command(function, example, arguments, flags, (Failure, EnvironmentFailed, *failures))
 
 
 def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: bool = False) -> None:
@@ -83,8 +85,6 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: boo
       UsageError: one can't, or exists (a directory: with something in it) although it must not.
     """
     for path in paths:
-        if is_url(path):
-            raise UsageError(f"--output must be a local path, got {path}")
         parent = os.path.dirname(path.rstrip("/") if directories else path) or "."
         if not os.path.isdir(parent):
             raise UsageError(f"--output {path} can't be written: there is no directory {parent}")

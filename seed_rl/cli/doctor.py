@@ -18,10 +18,11 @@ from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.vector import pool
+from seed_rl.runs.keepers import keeper_of
+from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system.files import reason, socket_directory
 from seed_rl.system.machine import cores, described
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.object_store import CannotReach, check_writable, files_in, is_url
 from seed_rl.transport.address import AddressError, check_free, parse_address
 
 OK, OPTIONAL, BROKEN = "ok", "missing", "broken"
@@ -29,7 +30,6 @@ Result: TypeAlias = tuple[str, str]
 """One of these states, and the part that was found, or that is missing, and how to get it: `OPTIONAL` is missing but
 not needed by everyone, with `BROKEN` nothing works."""
 
-_STORES = {"gcsfs": "gs://", "s3fs": "s3://", "adlfs": "az://"}  # URL schemes by backend of fsspec
 _FILES = 4096  # enough for a learner with a thousand actors
 _DISK_GB = 5.0
 _SHARED_GB = 0.25  # containers default to 0.06
@@ -38,7 +38,7 @@ _SHARED_GB = 0.25  # containers default to 0.06
 def examine(logdir: str | None = None) -> dict[str, Result]:
     """Run all checks, basic ones first, and return their results by subject. Imports TensorFlow.
 
-    The log directory of a planned run, local or in an object store, is checked as well.
+    The log directory of a planned run is checked as well.
     """
     findings = {subject: result(check) for subject, check in _CHECKS.items()}
     return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings
@@ -110,15 +110,13 @@ def room(place: str, min_gb: float, remedy: str) -> Result:
 
 
 def log_directory(given: str | None = None) -> Result:
-    """Check that a run can be stored in a directory or object store, by default in `runs`."""
+    """Check that a run can be stored in a place, by default in `runs`."""
     place = given or "runs"
-    if is_url(place):
-        try:
-            files = files_in(place)
-            check_writable(place)
-        except CannotReach as error:
-            return BROKEN, str(error)
-        return OK, f"{place} is readable and writable and {f'has {len(files)} files' if files else 'empty'}"
+    try:
+        if keeper := keeper_of(place):
+            return OK, keeper.check(place)
+    except CannotUse as error:
+        return BROKEN, str(error)
     place = os.path.abspath(place)
     while not os.path.exists(place):  # a run creates missing directories
         place = os.path.dirname(place)
@@ -181,13 +179,6 @@ def _roms() -> Result:
     return OK, f"ale-py {metadata.version('ale-py')} with {len(games())} ROMs"
 
 
-def _object_stores() -> Result:
-    every = {name: f"{name} ({kind})" for name, kind in _STORES.items()}
-    found = ", ".join(text for name, text in every.items() if find_spec(name))
-    missing = f"fsspec has no backend: pip install {', '.join(every.values())}"
-    return (OK, f"fsspec with {found}") if found else (OPTIONAL, missing)
-
-
 def package(module: str, how: str) -> Result:
     """Check that a module can be found; `how` says how to get it."""
     return (OK, f"{module} is installed") if find_spec(module) else (OPTIONAL, f"not installed: {how}")
@@ -211,6 +202,5 @@ _CHECKS: dict[str, Callable[[], Result]] = {
     "football": lambda: package("gfootball", "docs/football.md; or pip install envpool"),
     "EnvPool": lambda: package("envpool", pool.INSTALL),
     "DeepMind Lab": lambda: package("deepmind_lab", "docs/dmlab.md; docker/Dockerfile"),
-    "object stores": _object_stores,
     "Weights & Biases": lambda: package("wandb", "pip install wandb"),
 }

@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint
 
 from absl import flags
 
-from seed_rl.cli.command import Command, UsageError, declared
+from seed_rl.cli.command import Command, UsageError
 from seed_rl.cli.flags import OF_ALL_COMMANDS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
@@ -27,10 +27,10 @@ from seed_rl.journal.file import JournalError
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
+from seed_rl.system.entry_points import declared
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explained, reason
 from seed_rl.system.native_output import CannotLoad
-from seed_rl.system.object_store import CannotReach
 from seed_rl.system.signals import OF_SCHEDULERS
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import SecurityError
@@ -57,7 +57,7 @@ ENTRY_POINTS = "seed_rl.commands"
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
     *(flags.Error, UsageError, ConfigError, JournalError),
-    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, CheckpointError, SecurityError),
+    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotUse, CheckpointError, SecurityError),
 )
 
 

@@ -1,1 +1,1 @@
-"""The policy of a run: played, scored, filmed and exported, without a learner or actors."""
+"""The policy of a run, played and scored without a learner or actors."""

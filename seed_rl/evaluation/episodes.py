@@ -5,6 +5,7 @@ import dataclasses
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,12 +17,12 @@ from seed_rl.envs import base
 from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
-from seed_rl.experiment import pretrained
 from seed_rl.inference.episodes import EpisodeTracker
 from seed_rl.specs import EnvDescription
 from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.system.signals import Stop
 from seed_rl.types import EnvOutput
+from seed_rl.weights.policy_sources import opened
 
 _log = logging.getLogger(__name__)
 _LOG_SECONDS = 5.0
@@ -159,7 +160,7 @@ def evaluate_run(
 
     Raises:
       ValueError: `episodes` or `num_envs` is less than 1.
-      NoPolicy, CannotReach: see `load_policy`; or the policy can't act in the changed environments.
+      NoPolicy: see `load_policy`; or the policy can't act in the changed environments.
       ConfigError: a binding is invalid.
       CannotBuild: the environments can't be built on this machine.
       EnvironmentFailed: an environment raised an error.
@@ -167,20 +168,20 @@ def evaluate_run(
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    logdir = pretrained.located(logdir)
-    experiment = experiment_of(logdir)
-    env_config = env_of(experiment, gin_params)
-    policy = load_policy(logdir, checkpoint, greedy, seed)
+    place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
+    with opened(place, checkpoint) as found:
+        env_config = env_of(experiment_of(found), gin_params)
+        policy = load_policy(found, checkpoint, greedy, seed)
     players = env_config.players
     episodes = -(-episodes // players) * players
     with contextlib.closing(make_elsewhere(env_config, -(-min(num_envs, episodes) // players) * players)) as env:
         played = play(policy, env, episodes, seed, stop=stop, max_steps=max_steps)
     summary = played.summary(players)
     return Evaluation(
-        logdir=logdir,
+        logdir=place,
         environment=env_config.describe(),
         gin_params=list(gin_params),
-        checkpoint=policy.checkpoint,
+        checkpoint=policy.checkpoint.replace(found, place, 1),
         env_frames=policy.env_frames,
         greedy=policy.greedy,
         seed=seed,

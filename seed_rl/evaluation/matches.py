@@ -16,7 +16,6 @@ from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
 from seed_rl.foreign import described
 from seed_rl.specs import EnvSpec
-from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import Stop
 from seed_rl.types import EnvOutput
 
@@ -68,7 +67,7 @@ def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool 
         rng = np.random.default_rng(seed)
         return lambda output: random_actions(spec.action, rng, rows, legal_actions(spec, output.observation))
     module, _, function = name.partition(":")
-    if function and not is_url(name) and not os.path.exists(name.partition("@")[0]):
+    if function.isidentifier() and not os.path.exists(name.partition("@")[0]):
         try:
             return cast(Act, getattr(importlib.import_module(module), function)(spec, seed))
         except Exception as error:

@@ -10,13 +10,14 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.experiment import ConfigError, Experiment, config_files, pretrained, saved_config
+from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.system.files import StrPath
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
 from seed_rl.weights import checkpoints
+from seed_rl.weights.policy_sources import opened
 
 _TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when building an agent
 
@@ -125,7 +126,6 @@ def experiment_of(logdir: str) -> Experiment:
 
     Raises:
       NoPolicy: `logdir` is not a log directory, or its configuration is no longer valid.
-      CannotReach: the object store can't be read.
     """
     try:
         return saved_config.load_saved(logdir)
@@ -160,9 +160,9 @@ def load_policy(
     """Load the policy of a run, which may be finished, killed or still running.
 
     Args:
-      logdir: log directory of the run, folder of a published policy, or name of a pretrained one. From an object store
-        (`gs://`, `s3://`), only the necessary files are fetched.
-      checkpoint: `best`, or the name, path or URL of a checkpoint; None: the newest readable one.
+      logdir: log directory of the run, or what a `PolicySource` knows: a bundle, the folder of a published policy, the
+        name of a pretrained one, the URL of a run.
+      checkpoint: `best`, or the name or path of a checkpoint; None: the newest readable one.
       greedy: whether to act without exploration; otherwise the policy acts as in the run's evaluation environments.
       seed: seed of sampled actions, 0 to 2^31 - 1.
       float32: whether to compute in float32 if the run trains in mixed precision.
@@ -170,17 +170,17 @@ def load_policy(
     Raises:
       NoPolicy: there is no run or no checkpoint, or the checkpoint is damaged or belongs to another agent.
       CannotBuild: the environments must be installed to determine their spec, and are not.
-      CannotReach: the object store can't be read.
     """
-    logdir, checkpoint = pretrained.located(logdir), None if checkpoint is None else os.fspath(checkpoint)
-    experiment = experiment_of(logdir)
-    if float32 and isinstance(experiment.agent, TrunkConfig):
-        dtype: Any = {"dtype": "float32"}
-        experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
-    agent, path, env_frames = restored(experiment, logdir, checkpoint)
+    place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
+    with opened(place, checkpoint) as found:
+        experiment = experiment_of(found)
+        if float32 and isinstance(experiment.agent, TrunkConfig):
+            dtype: Any = {"dtype": "float32"}
+            experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
+        agent, path, env_frames = restored(experiment, found, checkpoint)
     greedy = greedy or experiment.actors.greedy_evaluation
     policy = Policy(agent, experiment.env_spec(), greedy=greedy, seed=seed)
-    policy.checkpoint, policy.env_frames = path, env_frames
+    policy.checkpoint, policy.env_frames = path.replace(found, place, 1), env_frames
     return policy
 
 

@@ -169,7 +169,7 @@ class Experiment(Settings):
     devices: Devices = dataclasses.field(default_factory=lambda: Devices())  # called late, so that gin sees it
     """Devices of the learner."""
     logs: Logs = dataclasses.field(default_factory=lambda: Logs())  # called late, so that gin sees it
-    """Metrics, checkpoints and films."""
+    """Metrics and checkpoints."""
     replay: Replay | None = None
     """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
     league: League | None = None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import gin
 
-from seed_rl.settings import Count, NonNegative, Place, Settings, Within
+from seed_rl.settings import Count, Place, Settings, Within
 
 
 @gin.configurable
@@ -24,8 +24,6 @@ class Logs(Settings):
     run restarts its learner and environments after each, so that a replay can begin there."""
     digest_updates: Count = 20
     """Interval between digests of all weights in the journal of a recorded run, learner updates."""
-    film_interval_min: NonNegative = 0.0
-    """Interval between films of the latest checkpoint's policy, minutes, made by a low-priority process; 0: none."""
     wandb_project: Annotated[str, Place()] = ""
     """Weights & Biases project to which the run reports (needs the package `wandb`); empty: none."""
     milestones: tuple[tuple[str, float, int], ...] = ()

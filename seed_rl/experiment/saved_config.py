@@ -15,7 +15,6 @@ from seed_rl.envs import registry
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
-from seed_rl.system.object_store import local_file
 
 SAVED = "config.json"
 """Name of the file in a log directory with every setting by dotted name."""
@@ -29,12 +28,10 @@ def saved_settings(logdir: str) -> dict[str, Any]:
     Raises:
       FileNotFoundError: `logdir` is not the log directory of a run.
       ConfigError: `config.json` can't be read.
-      CannotReach: the object store can't be read.
     """
     path = os.path.join(logdir, SAVED)
     try:
-        with local_file(path) as local:
-            return read_json_object(local)
+        return read_json_object(path)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
@@ -47,7 +44,7 @@ def load_saved(logdir: str) -> Experiment:
     Classes of settings come from this library, installed suites, and modules that are already imported.
 
     Raises:
-      FileNotFoundError, CannotReach: see `saved_settings`.
+      FileNotFoundError: see `saved_settings`.
       ConfigError: `config.json` can't be read, or its settings are invalid.
     """
     return rebuilt(saved_settings(logdir), os.path.join(logdir, SAVED))

@@ -24,9 +24,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
-from seed_rl.foreign import shortened
+from seed_rl.foreign import open_file, shortened
 from seed_rl.system.files import explained
-from seed_rl.system.object_store import local_file
 
 NAME = "journal.gz"
 """Name of the file in a log directory."""
@@ -122,8 +121,7 @@ class Lines:
         left, line = _MOST_BYTES, ""
         with (
             explained(JournalError, f"there is no journal {self.path}, as `--record` writes it"),
-            local_file(self.path) as local,
-            open(local, "rb") as file,
+            open_file(self.path) as file,
         ):
             for _, _, text in _chunks(file, self.path):
                 left -= _memory(text)

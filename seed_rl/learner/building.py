@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.reporting.sink import FurtherSink
 from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.system import devices
 from seed_rl.transport.server import ActorServer
@@ -33,10 +34,12 @@ def build_learner(
     server: ActorServer,
     link: Link = NO_OTHERS,
     order: Order = FREE,
+    sinks: Sequence[FurtherSink] = (),
 ) -> Learner:
     """Build the learner of an experiment with the state of the newest checkpoint in its log directory.
 
-    The server, started or not, is that of its actors. The link connects hosts that train the same model.
+    The server, started or not, is that of its actors. The link connects hosts that train the same model. The functions
+    in `sinks` open further sinks for metrics on the first host.
 
     Raises:
       CannotAct: the agent does not support these environments.
@@ -89,6 +92,7 @@ def build_learner(
         server=server,
         link=link,
         order=order,
+        sinks=sinks,
         restored_from=restored_from,
     )
 

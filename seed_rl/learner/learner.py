@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep, Update
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.run_log import RunLog, RunState
+from seed_rl.reporting.sink import FurtherSink
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.system.signals import Stop
 from seed_rl.transport.server import ActorServer
@@ -59,6 +60,7 @@ class Learner:
     server: ActorServer
     link: Link
     order: Order
+    sinks: Sequence[FurtherSink]
     restored_from: str | None
     """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
 
@@ -137,7 +139,7 @@ class Learner:
     def _open_log(self) -> RunLog:
         continues = self.counters.learner_updates or self.restored_from
         resumed = (self.counters.env_frames, self.counters.seconds) if continues else None
-        sinks = sinks_of(self.experiment, self.logdir, resumed, is_first=self.replicas.is_first)
+        sinks = sinks_of(self.experiment, self.logdir, resumed, self.replicas.is_first, self.sinks)
         return RunLog(self._run_state, sinks, self.experiment.logs.metrics_interval_s)
 
     def _update(self, batch: Batch) -> dict[str, float]:

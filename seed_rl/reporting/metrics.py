@@ -11,11 +11,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from seed_rl.foreign import json_object, number
+from seed_rl.foreign import json_object, number, open_file
 from seed_rl.reporting.sink import Sink
 from seed_rl.reporting.text import counted
 from seed_rl.system.files import StrPath, complete_or_absent
-from seed_rl.system.object_store import local_file
 
 _log = logging.getLogger(__name__)
 
@@ -121,14 +120,13 @@ def read(logdir: StrPath) -> list[dict[str, float]]:
     """Read the rows of a run, skipping damaged lines and an incomplete last line, left by a killed run.
 
     Args:
-      logdir: log directory of the run; in an object store, rows are available once the learner has uploaded them.
+      logdir: log directory of the run.
 
     Raises:
       FileNotFoundError: the run has no rows.
-      CannotReach: the object store can't be read.
     """
     place = os.path.join(logdir, FILE)
-    with local_file(place) as path, open(path, "rb") as file:
+    with open_file(place) as file:
         lines = [row for _, row in _lines(file)]
     rows = [row for row in lines if row is not None]
     if len(rows) < len(lines):

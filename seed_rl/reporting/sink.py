@@ -1,6 +1,9 @@
 """Protocol for destinations of metrics and films."""
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from seed_rl.experiment import Experiment
 
 
 class Sink(Protocol):
@@ -33,3 +36,9 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close the destination; called once, after the last row."""
+
+
+FurtherSink = Callable[[Experiment, str, Sequence[Sink]], Sink]
+"""Opens a sink that a run has besides those of its settings, such as one that films the policy; see `Run.sinks`.
+Called once with the experiment, the log directory on this machine, and the sinks that are there, which close after it.
+An error of its `write` ends the run."""

@@ -5,15 +5,13 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.config_files import save_config
-from seed_rl.experiment.saved_config import modules_needed
 from seed_rl.reporting.event_file import PREFIX, EventFile
-from seed_rl.reporting.films import Films
 from seed_rl.reporting.metrics import FILE, MetricsFile
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.sink import FurtherSink, Sink
 from seed_rl.reporting.wandb_run import WandbRun
 from seed_rl.system.files import Outage, reason
 
@@ -67,7 +65,11 @@ class RetryingSink(Sink):
 
 
 def sinks_of(
-    experiment: Experiment, logdir: str, resumed: tuple[int, float] | None, is_first: bool = True
+    experiment: Experiment,
+    logdir: str,
+    resumed: tuple[int, float] | None,
+    is_first: bool = True,
+    further: Sequence[FurtherSink] = (),
 ) -> list[Sink]:
     """Open the sinks of a run and save its configuration.
 
@@ -75,8 +77,8 @@ def sinks_of(
       experiment: experiment of the run.
       logdir: directory of the run; created if it does not exist.
       resumed: `env_frames` and `seconds` of the checkpoint from which the run continues; None for a new run.
-      is_first: whether this is the first learner host, which also makes films and reports to Weights & Biases if the
-        experiment says so.
+      is_first: whether this is the first learner host, which alone has a sink for Weights & Biases and further ones.
+      further: functions that open further sinks, which close first.
     """
     os.makedirs(logdir, exist_ok=True)
     started = time.time()
@@ -93,7 +95,6 @@ def sinks_of(
     ]
     if experiment.logs.wandb_project and is_first:
         sinks.append(RetryingSink("Weights & Biases", lambda: WandbRun(experiment, logdir, resumed)))
-    if experiment.logs.film_interval_min and is_first:
-        minutes, modules = experiment.logs.film_interval_min, modules_needed(experiment)
-        sinks.insert(0, Films(logdir, 60 * minutes, tuple(sinks), modules))  # closed first
+    for opens in further if is_first else ():
+        sinks.insert(0, opens(experiment, logdir, tuple(sinks)))
     return sinks

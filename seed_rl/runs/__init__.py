@@ -1,1 +1,1 @@
-"""One run: its directory, its processes, its plan."""
+"""One run: its directory and its processes."""

@@ -241,9 +241,7 @@ def _facts(machine: Mapping[str, Any]) -> collections.Counter[str]:
 def _experiment(segment: Segment, init_from: str) -> Experiment:
     """Rebuild the experiment of a segment, which reports to nobody and saves only at its end."""
     experiment = rebuilt({**segment.start["settings"], "init_from": init_from}, "the journal")
-    logs = dataclasses.replace(
-        experiment.logs, wandb_project="", film_interval_min=0.0, keep_every_frames=0, checkpoint_interval_s=1e9
-    )
+    logs = dataclasses.replace(experiment.logs, wandb_project="", keep_every_frames=0, checkpoint_interval_s=1e9)
     return dataclasses.replace(experiment, logs=logs)
 
 

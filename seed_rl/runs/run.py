@@ -21,9 +21,10 @@ from seed_rl.foreign import shortened
 from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.listening import loading_server
+from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet
+from seed_rl.runs.keepers import working_directory
 from seed_rl.runs.local_actors import ActorThreads, LocalActors
-from seed_rl.runs.mirror import working_directory
 from seed_rl.runs.recording import repeatable
 from seed_rl.runs.run_directory import CannotUse, run_directory
 from seed_rl.specs import CannotAct
@@ -59,7 +60,7 @@ class Run:
 
     experiment: Experiment
     logdir: str
-    """Log directory, created if missing; `gs://` and `s3://` URLs refer to object stores."""
+    """Log directory, created if missing, or a place that a `Keeper` knows."""
     _: dataclasses.KW_ONLY
     actors: str | Callable[[str], Fleet] = PROCESSES
     """One of `ACTORS`, or a function that creates another kind of fleet, given the directory for its logs."""
@@ -81,6 +82,8 @@ class Run:
     """Let acting and learning alternate, which makes two runs of one experiment equal."""
     order: Order = FREE
     """Order of acting and learning that a replay prescribes."""
+    sinks: Sequence[FurtherSink] = ()
+    """Functions that open further sinks for metrics and films, on the first host."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
@@ -111,7 +114,6 @@ class Run:
           CannotBuild: the environments need a missing package, or their outputs don't match their declared spaces.
           ConfigError: the directory holds a run with another configuration.
           CannotUse: the directory can't be written, or another learner is running in it.
-          CannotReach: the object store can't be used.
         """
         allow_many_files()
         check_run(self.experiment, self.hosts.count, self.record or self.synchronous)
@@ -202,11 +204,9 @@ class Run:
                 )
             learner = self._new_learner(server, link, order)
             if learner.finished:
+                done = f"{learner.counters.env_frames} of {self.experiment.total_frames} frames"
                 _log.warning(
-                    "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames",
-                    self.logdir,
-                    learner.counters.env_frames,
-                    self.experiment.total_frames,
+                    "the run in %s is finished (%s); to continue it, raise Experiment.total_frames", self.logdir, done
                 )
                 return False
 
@@ -237,9 +237,8 @@ class Run:
         from seed_rl.system import devices
 
         if self.accelerator and not devices.accelerators(self.accelerator):
-            found = ", ".join(device.name for device in devices.accelerators()) or "the CPU"
-            kind = self.accelerator.upper()
-            raise ConfigError(f"TensorFlow finds no {kind} here, only {found}; see `seed_rl doctor`")
+            kind, found = self.accelerator.upper(), ", ".join(device.name for device in devices.accelerators())
+            raise ConfigError(f"TensorFlow finds no {kind} here, only {found or 'the CPU'}; see `seed_rl doctor`")
         if self.hosts.count > 1:  # before the server, which initialises the devices
             make_logical_cpus(self.experiment.devices.logical_cpus)
         return connect(self.hosts, common_settings(self.experiment), stop)
@@ -251,7 +250,7 @@ class Run:
         from seed_rl.weights.checkpoints import CheckpointError
 
         try:
-            return build_learner(self.experiment, self._directory, server, link, order)
+            return build_learner(self.experiment, self._directory, server, link, order, self.sinks)
         except (CannotAct, CannotBuild, CheckpointError) as error:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:

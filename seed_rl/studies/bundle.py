@@ -17,14 +17,13 @@ import numpy as np
 
 from seed_rl.experiment.config_files import differences, save_config
 from seed_rl.experiment.saved_config import SAVED, load_saved, rebuilt
-from seed_rl.foreign import enumerated, read_json_object, shortened
+from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
 from seed_rl.journal import file, segments
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs, Segment
 from seed_rl.runs.replay import Progress, replay, updates_behind
 from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explained
-from seed_rl.system.object_store import local_file
 from seed_rl.weights import checkpoints
 
 MANIFEST = "manifest.json"
@@ -167,10 +166,9 @@ def _unpack(path: str, logdir: str) -> None:
     hashes: dict[str, str] = {}
     with (
         explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, ValueError),
-        local_file(path) as local,
-        open(local, "rb") as archive,
+        open_file(path) as archive,
     ):
-        left = os.path.getsize(local)
+        left = os.path.getsize(path)
         while (header := archive.read(tarfile.BLOCKSIZE)).strip(b"\0"):
             entry = tarfile.TarInfo.frombuf(header, "ascii", "backslashreplace")
             known = entry.name in (*names, MANIFEST) or _PART.fullmatch(entry.name)

@@ -52,13 +52,12 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
 
     Args:
       places: log directories, directories that contain some, or CSV files with columns named after metrics; files named
-        `...seed=N...` are seeds of one configuration. From object stores, only metrics and configurations are fetched.
+        `...seed=N...` are seeds of one configuration.
       outputs: files to write; the extension sets the format.
       x_axis: `frames` or `hours`.
 
     Raises:
       ConfigError: a place lacks the required metrics.
-      CannotReach: a place in an object store can't be read.
     """
     runs = runs_with_returns(places)
     groups = grouped(runs)
@@ -105,7 +104,6 @@ def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
 
     Raises:
       ConfigError: a place lacks the required metrics, or an environment has no human reference score.
-      CannotReach: a place in an object store can't be read.
     """
     runs = runs_with_returns(places)
     tasks = {run.place: run.environment for run in runs}

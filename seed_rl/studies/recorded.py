@@ -14,8 +14,8 @@ import numpy as np
 from seed_rl.experiment import ConfigError, saved_config
 from seed_rl.foreign import printable, shortened
 from seed_rl.reporting import metrics
-from seed_rl.system.files import explained
-from seed_rl.system.object_store import files_in, local_file
+from seed_rl.system.files import explained, files_in
+from seed_rl.weights.policy_sources import opened
 
 _log = logging.getLogger(__name__)
 
@@ -63,14 +63,13 @@ class RecordedRun(NamedTuple):
         """Return the last return (evaluation if available) in percent, where 0 is a random policy and 100 a human.
 
         Raises:
-          ConfigError: the run is a CSV file, or the environment has no reference scores.
-          OSError, ConfigError: the configuration can't be read.
+          ConfigError: the run is a CSV file, or its configuration unusable, or the environment has no reference scores.
         """
         if self.series:
             raise ConfigError("CSV files can't be normalised: expected log directories, which name the environment")
         names = ("eval/episode_return", "episode_return")
         last = next(row[name] for name in names for row in reversed(self.rows) if name in row)
-        score = saved_config.load_saved(self.place).env.human_normalised(last)
+        score = saved_config.rebuilt(self.settings or {}, self.place).env.human_normalised(last)
         if score is None:
             raise ConfigError(f"{self.place} can't be normalised: its environment has no human reference score")
         return score
@@ -81,7 +80,6 @@ def runs_with_returns(places: Sequence[str]) -> list[RecordedRun]:
 
     Raises:
       ConfigError: a place lacks the required metrics.
-      CannotReach: a place in an object store can't be read.
     """
     runs = [run for place in places for run in _runs(place)]
     found = [run for run in runs if any("episode_return" in row for row in run.rows)]
@@ -136,22 +134,23 @@ def _directory(places: list[str]) -> str:
 
 def _runs(place: str) -> list[RecordedRun]:
     """Find the runs in a place, at any depth."""
-    files = files_in(place)
-    if not files and not os.path.isdir(place):
+    if os.path.isfile(place):
         with (
             explained(ConfigError, f"{place} can't be read", OSError, ValueError, csv.Error),
-            local_file(place) as local,
-            open(local, encoding="utf-8", newline="") as file,
+            open(place, encoding="utf-8", newline="") as file,
         ):
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
         stem = os.path.splitext(place)[0]
         series = stem.rpartition("seed=")[0] or stem
         return [RecordedRun(os.path.dirname(place) or place, rows, None, series.rstrip("_-. "))]
-    found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}
-    if not found:
-        raise ConfigError(f"{place} neither is nor contains the log directory of a run")
-    outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # those of other hosts are nested
-    return [_run(os.path.join(place, *run.parts), str(run / saved_config.SAVED) in files) for run in outermost]
+    with opened(place, "") as directory:
+        files = files_in(directory)
+        found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}
+        if not found:
+            raise ConfigError(f"{place} neither is nor contains the log directory of a run")
+        outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # those of other hosts are nested
+        runs = [_run(os.path.join(directory, *run.parts), str(run / saved_config.SAVED) in files) for run in outermost]
+    return [run._replace(place=run.place.replace(directory, place, 1)) for run in runs]
 
 
 def _run(directory: str, has_settings: bool) -> RecordedRun:

@@ -1,1 +1,1 @@
-"""Files, object stores, memory, devices, signals: what the machine offers."""
+"""Files, memory, devices, signals: what the machine offers."""

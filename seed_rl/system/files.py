@@ -7,6 +7,7 @@ import fcntl
 import glob
 import logging
 import os
+import pathlib
 import resource
 import shutil
 import socket
@@ -59,6 +60,12 @@ def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def files_in(directory: str) -> list[str]:
+    """Return the sorted relative names of all complete files below a directory; none if it doesn't exist."""
+    names = (str(path.relative_to(directory)) for path in pathlib.Path(directory).rglob("*") if not path.is_dir())
+    return sorted(name for name in names if not name.endswith(PARTIAL))
 
 
 @contextlib.contextmanager

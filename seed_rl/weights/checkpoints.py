@@ -14,20 +14,16 @@ from typing import Any
 import numpy as np
 
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.foreign import json_object, number, shortened
+from seed_rl.foreign import json_object, number, open_file, shortened
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
-from seed_rl.system.files import complete_or_absent, explained
+from seed_rl.system.files import complete_or_absent, explained, files_in
 from seed_rl.system.host_memory import free_host_memory
-from seed_rl.system.object_store import files_in, is_url, local_file
-from seed_rl.weights import safetensors
 
 _log = logging.getLogger(__name__)
 
 BEST = "best.npz"
 """Name of the checkpoint with the best evaluation."""
-WEIGHTS = "model.safetensors"
-"""Name of the only checkpoint of a published policy, beside its configuration."""
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
 
@@ -51,13 +47,11 @@ def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Map
 
 
 def write(path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint file, or `WEIGHTS` as safetensors.
+    """Write a checkpoint file.
 
     Raises:
       OSError: it can't be written; an older file of that name is untouched.
     """
-    if path.endswith(WEIGHTS):
-        return safetensors.save(path, arrays, {_STATE: json.dumps(dict(state))})
     text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
     with complete_or_absent(path) as file, writing(file) as add:
         for name, array in {_STATE: text, **arrays}.items():
@@ -65,11 +59,7 @@ def write(path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any])
 
 
 def paths(directory: str) -> list[str]:
-    """Return the newest checkpoints in a directory, which may be in an object store, oldest first.
-
-    Raises:
-      CannotReach: the store can't be read.
-    """
+    """Return the newest checkpoints in a directory, oldest first."""
     return [os.path.join(directory, name) for name in files_in(directory) if _NAME.fullmatch(name)]
 
 
@@ -78,7 +68,6 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
 
     Raises:
       CheckpointError: all of them are damaged.
-      CannotReach: the object store can't be read.
     """
     damaged: list[CheckpointError] = []
     for path in reversed(paths(directory)):
@@ -100,36 +89,41 @@ def find(logdir: str, name: str | None) -> str:
 
     Args:
       logdir: log directory of the run.
-      name: `best`, `newest` or None, a number of updates, the name of a file in its `checkpoints`, or a path or URL.
+      name: `best`, `newest` or None, a number of updates, the name of a file in its `checkpoints`, or a path.
 
     Raises:
       CheckpointError: there is none.
-      CannotReach: the object store can't be read.
     """
     directory = os.path.join(logdir, "checkpoints")
-    if not is_url(logdir) and not os.path.exists(settings := os.path.join(logdir, SAVED)):
+    if not os.path.exists(settings := os.path.join(logdir, SAVED)):
         raise CheckpointError(f"{logdir} is not the log directory of a run: {settings} is missing")
     if name in (None, "newest"):
-        if found := paths(directory) or [os.path.join(logdir, file) for file in files_in(logdir) if file == WEIGHTS]:
+        if found := paths(directory):
             return found[-1]
         raise CheckpointError(
             f"{logdir} has no checkpoint yet: the first is written after Logs.checkpoint_interval_s seconds of "
             "training, or when it ends"
         )
-    if name == "best":
-        name = os.path.join(directory, BEST)
-        if BEST not in files_in(directory):
-            raise CheckpointError(
-                f"{logdir} has no best checkpoint: the first is written after {EVALUATION} evaluation episodes, "
-                "which need Actors.num_eval_envs"
-            )
-    elif re.fullmatch("[0-9]{1,12}", name):
-        name = os.path.join(directory, f"checkpoint-{int(name):012d}.npz")
-    elif not os.path.dirname(name) and not os.path.exists(name):
-        name = os.path.join(logdir if name == WEIGHTS else directory, name)
-    if not is_url(name) and not os.path.exists(name):
+    if name == "best" and BEST not in files_in(directory):
+        raise CheckpointError(
+            f"{logdir} has no best checkpoint: the first is written after {EVALUATION} evaluation episodes, "
+            "which need Actors.num_eval_envs"
+        )
+    name = file_name(name)
+    if not os.path.dirname(name) and not os.path.exists(name):
+        name = os.path.join(directory, name)
+    if not os.path.exists(name):
         raise CheckpointError(f"{name} can't be read: No such file or directory")
     return name
+
+
+def file_name(name: str | None) -> str:
+    """Return the name, or for the newest the pattern, of the file that holds a checkpoint; see `find`."""
+    if name in (None, "newest"):
+        return "checkpoint-*.npz"
+    if re.fullmatch("[0-9]{1,12}", name):
+        return f"checkpoint-{int(name):012d}.npz"
+    return BEST if name == "best" else name
 
 
 def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
@@ -139,25 +133,19 @@ def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], d
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read arrays and state of one checkpoint file, which may be in an object store.
+    """Read arrays and state of one checkpoint file.
 
     Raises:
       CheckpointError: it can't be read.
-      CannotReach: the object store can't be read.
     """
     with (
         explained(CheckpointError, f"{path} is damaged", BadArchive),
         explained(CheckpointError, f"{path} can't be read"),
-        local_file(path) as local,
-        open(local, "rb") as file,
+        open_file(path) as file,
     ):
-        if (size := os.path.getsize(local)) > free_host_memory():
+        if (size := os.path.getsize(path)) > free_host_memory():
             raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")
-        if path.endswith(WEIGHTS):
-            arrays, metadata = safetensors.load(file.read())
-            arrays[_STATE] = np.frombuffer(metadata.get(_STATE, "").encode(), np.uint8)
-        else:
-            arrays = dict(Archive(file))
+        arrays = dict(Archive(file))
     if _STATE not in arrays:
         raise CheckpointError(f"{path} is not a checkpoint: {_STATE} is missing")
     with explained(CheckpointError, f"{path} is not a checkpoint: its {_STATE} can't be read", ValueError):

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from seed_rl.agents.base import Agent
-from seed_rl.experiment import Experiment, pretrained
+from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import saved_settings
 from seed_rl.foreign import shortened
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
+from seed_rl.weights.policy_sources import opened
 
 
 def warm_start(agent: Agent, experiment: Experiment) -> str:
@@ -28,13 +29,11 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     Raises:
       CheckpointError: there is no such run, its agent or network differs, or nothing matches.
       ConfigError: the configuration of the run can't be read.
-      CannotReach: the object store can't be read.
     """
-    logdir, name, kind = _located(experiment.init_from)
+    logdir, kind, (path, arrays, state) = _read(experiment.init_from)
     own = type(experiment.agent).__name__
     if kind != own:
         raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {shortened(kind)}, expected {own}")
-    path, arrays, state = checkpoints.chosen(logdir, name)
     weights = checkpoints.weights_in(arrays)
     variables = checkpoints.variables_for(agent, weights)
     if variables.keys() != weights.keys():
@@ -54,14 +53,16 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     return f"starting with the trunk's {', '.join(parts)} of {source}; everything else is new: {reason}"
 
 
-def _located(place: str) -> tuple[str, str | None, Any]:
-    """Return the log directory, the name of the checkpoint in it (None: the newest) and the kind of its agent."""
-    place = pretrained.located(place)
-    above, name = os.path.split(place.rstrip("/"))
-    for logdir, checkpoint in ((place.rstrip("/"), None), (above, name), (os.path.dirname(above), name)):
-        with contextlib.suppress(FileNotFoundError):
-            return logdir, checkpoint, saved_settings(logdir).get("agent.kind")
-    expected = "a log directory, a checkpoint in one, or a pretrained policy"
+def _read(place: str) -> tuple[str, Any, tuple[str, dict[str, np.ndarray], dict[str, Any]]]:
+    """Return the log directory, the kind of its agent, and a checkpoint: the one at a place, or a run's newest."""
+    place = place.rstrip("/")
+    above, name = os.path.split(place)
+    for logdir, checkpoint in ((place, None), (above, name), (os.path.dirname(above), name)):
+        with contextlib.suppress(FileNotFoundError), opened(logdir, checkpoint) as found:
+            kind = saved_settings(found).get("agent.kind")
+            path, arrays, state = checkpoints.chosen(found, checkpoint)
+            return logdir, kind, (path.replace(found, logdir, 1), arrays, state)
+    expected = "a log directory, a checkpoint in one, or the name of a policy"
     raise CheckpointError(f"Experiment.init_from: {place} is not {expected}")
 
 

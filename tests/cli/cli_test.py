@@ -34,23 +34,19 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         (f"train {CATCH} --num_actors=two", "flag --num_actors=two: expected a whole number such as"),
         (f"train {CATCH} --total_frames=1e999999999", "a whole number such as 300000, 300k, 10M or 1e6"),
         (f"train {CATCH} --target_return=nan", "flag --target_return=nan: expected a finite"),
-        (f"plan {CATCH} --env_steps=0", "flag --env_steps=0: must be positive$"),
         (f"train {CATCH} --max_minutes=-1", "flag --max_minutes=-1: must be at least 0$"),
         (f"train {CATCH} --num_learners=0", "flag --num_learners=0: must be at least 1$"),
-        ("play --logdir=x --fps=0.05", "flag --fps=0.05: must be at least 0.1$"),
-        ("play --logdir=x --seed=3G", r"flag --seed=3G: must be in \[0, 2147483647\]$"),
+        ("eval --logdir=x --seed=3G", r"flag --seed=3G: must be in \[0, 2147483647\]$"),
         (f"train {CATCH} --agent=ddpg", "flag --agent=ddpg: value should be one of <ppo|pqn|"),
         (f"train {CATCH} more", r"unexpected argument \(flags begin with --\): no gin file 'more'$"),
-        ("plan catch/vtracy", r"begin with --\): no gin file 'catch/vtracy'. Did you mean 'catch/vtrace'\?$"),
+        ("train catch/vtracy", r"begin with --\): no gin file 'catch/vtracy'. Did you mean 'catch/vtrace'\?$"),
         ("sweep catch/vtrace --seeds=0", "--seeds must be 1 to 10,000 runs"),
         ("learner catch/vtrace --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("doctor more", r"unexpected argument 'more' \(flags begin with --\)$"),
         (f"train {CATCH} --logdir=", "flag --logdir=: must name a directory"),
         (f"train {CATCH} --logdir={__file__}", "cli_test.py is a file, expected a directory"),
-        (f"train {CATCH} --logdir=no://a/run", "no://a/run can't be used here: .*no"),
         ("train", "--gin_file is required: a path, or one of atari/.*, atari/vtrace, "),
-        ("train --logdir=nowhere", "--gin_file is required, because nowhere has no run to continue$"),
-        ("learner --logdir=memory://run", "--gin_file is required to continue a run in a bucket$"),
+        ("train --logdir=nowhere", "--gin_file is required, because nowhere is no directory of a run to continue$"),
         ("train --gin_file=catch/vtracy", r"no gin file 'catch/vtracy'\. Did you mean 'catch/vtrace'\?$"),
         ("configs catch/vtrace.gim", r"no gin file 'catch/vtrace.gim'\. Did you mean 'catch/vtrace'\?$"),
         ("train --gin_file=nothing", "no gin file 'nothing'; expected a path or one of atari/.*, catch/vtrace, "),
@@ -87,26 +83,19 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         (f"sweep {CATCH} --seeds={DIGITS}", "--seeds must be whole numbers, got '9{199}[.]{3}: expected a whole"),
         (f"sweep {CATCH} --seeds=1e12", "--seeds must be 1 to 10,000 runs, or a list of seeds, got 1000000000000"),
         (f"sweep {CATCH} --search=Catch.rows=1..{DIGITS}", "expected NAME=LOW..HIGH or NAME=VALUE,VALUE,..."),
-        (f"eval --pretrained=catch --checkpoint={DIGITS}", "/checkpoints/9+ can't be read: No such file"),
-        ("verify http://127.0.0.1:1/x.tar", "http://127.0.0.1:1/x.tar can't be read: "),
         (f"train {CATCH} --fork=a@5 --logdir=memory://run", "--fork needs a local --logdir, got memory://run"),
         (f"learner {CATCH} --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("actor --server_address=localhost", "localhost"),
-        ("eval", "expected either --logdir, the log directory of a run, or --pretrained, a policy's name"),
+        ("eval", "expected a single policy: --logdir, the log directory of a run"),
         ("eval --logdir=nowhere", "nowhere is not the log directory of a run: nowhere/config.json is missing"),
         ("eval --logdir=x --output=nowhere/x", "--output nowhere/x can't be written: there is no directory nowhere"),
         ("eval --logdir=nowhere --output=/dev/null", "nowhere is not the log directory of a run"),
         ("eval --logdir=x --output=/tmp", "--output /tmp can't be written: it is a directory"),
-        (f"export --logdir=x --output={__file__}", "cli_test.py can't be written: it is a file"),
         (f"sweep {CATCH} --total_frames=9 --search=Experiment.total_frames=1..2", "give either --total_frames or valu"),
         ("eval a --logdir=b", "give either log directories, possibly with --checkpoint=best, or --logdir"),
         ("eval a b --output=c", "--output is for a single run; several runs write evaluation.json into"),
-        ("play --logdir=x --pretrained=pong", "expected either --logdir, the log directory of a run, or --pretrained"),
-        ("play --pretrained=pnog", "no pretrained policy 'pnog'; known are .*catch.* Did you mean 'pong'?"),
-        ("play --logdir=x --output=x.avi", "--output files must end in .mp4 or .gif, got x.avi"),
-        ("serve a --logdir=b", "expected a single log directory"),
         ("plot", "expected at least one log directory"),
-        ("plot x --output=gs://bucket/x.png", "--output must be a local path, got gs://bucket/x.png"),
+        ("plot x --output=gs://bucket/x.png", "x.png can't be written: there is no directory gs://bucket"),
         ("plot x --output=curve", "--output files must have an extension, such as .png, .svg or .pdf, got curve"),
         (f"sweep {CATCH} --seeds=0", "--seeds must be 1 to 10,000 runs, or a list of seeds, got 0"),
         (f"sweep {CATCH} --seeds=a", "--seeds must be whole numbers, got 'a': expected a whole number"),
@@ -119,17 +108,14 @@ ON_RAY = f"train {CATCH} --launcher=ray"
         (f"sweep {CATCH} --search=Optimizer.learning_rate=-1..1", "Optimizer.learning_rate must be at least 0, got -1"),
     ],
 )
-def test_a_mistake_gets_one_sentence_and_exit_code_2(line, sentence, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(line.split()) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert len(err.splitlines()) == 1, err
-    assert re.search(sentence, err), err
-    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+def test_a_mistake_gets_one_sentence_and_exit_code_2(line, sentence, refused):
+    refused(line, sentence)
 
 
-@pytest.mark.parametrize("command", ["bundle nowhere", "eval", "export", "play", "plot nowhere"])
+@pytest.mark.parametrize(
+    "command",
+    [c for c in ("bundle nowhere", "eval", "export", "play", "plot nowhere") if c.split()[0] in commands()],
+)
 def test_what_output_names_is_kept_unless_overwrite_is_given(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.gif").mkdir()
@@ -187,14 +173,7 @@ def test_help_shows_arguments_flags_and_an_example(command, capsys):
     ("command", "text"),
     [
         ("train", "--learner_hosts host:port of each learner, or TF_CONFIG. --"),
-        (
-            "eval",
-            "evaluation.json in the log directory, or the working directory for a bundle, bucket or pretrained pol",
-        ),
-        (
-            "export",
-            "export in the log directory, or the working directory for a bundle, bucket or pretrained policy. --",
-        ),
+        ("eval", "evaluation.json in the log directory, or the working directory if the policy is elsewhere, as in a"),
     ],
 )
 def test_help_names_the_values_that_a_flag_takes_and_has(command, text, capsys):

@@ -70,6 +70,7 @@ def test_each_public_module_is_in_the_reference(modules):
         module.path
         for module in modules
         if not module.path.startswith(NOT_IN_REFERENCE)
+        and module.name != "commands"
         and any((each.is_class or each.is_function) and each.name[0] != "_" for each in own_members(module))
     }
     assert sorted(public - set(shown)) == []

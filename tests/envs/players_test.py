@@ -1,7 +1,6 @@
 """Games of several players, each of which is a row of the batch; games of PettingZoo."""
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +8,10 @@ from gymnasium import spaces
 
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.envs import base
-from seed_rl.envs.base import CannotBuild, legal_actions, random_actions
+from seed_rl.envs.base import CannotBuild, legal_actions
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.pettingzoo import PettingZoo
-from seed_rl.evaluation.film import film
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
 from seed_rl.learner.split import split
 from tests.support.leaving_game import Leaving
@@ -178,17 +176,3 @@ def test_games_that_cannot_be_used_are_closed(monkeypatch):
     with pytest.raises(CannotBuild, match="one of PettingZoo.roles must begin"):
         PettingZoo(LEAVING.env, 3, roles=("r",)).make(6)
     assert len(closed) == 2
-
-
-def test_a_film_shows_each_game_once(tmp_path):
-    rng, env, seen = np.random.default_rng(0), PettingZoo().watch(), []
-    spec = PettingZoo().spec()
-    act = lambda output: random_actions(spec.action, rng, 2, legal_actions(spec, output.observation))  # noqa: E731
-    env.picture = lambda observation, draw=env.picture: seen.append(draw(observation)) or seen[-1]
-    played = film(SimpleNamespace(reset=lambda num_envs: None, act=act), env, 2, 1, [], fps=5.0)
-    env.close()
-    first, second = played.lengths[::2]
-    assert played.lengths.tolist() == [first, first, second, second]
-    assert played.returns[::2].tolist() == (-played.returns[1::2]).tolist()
-    assert len(seen) == first + second
-    assert all(np.any(one != next_one) for one, next_one in itertools.pairwise(seen))

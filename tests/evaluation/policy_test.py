@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
+from seed_rl.evaluation.policy import experiment_of, load_policy
 from seed_rl.types import EnvOutput
 
 VTRACE = ("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3")
@@ -66,17 +66,3 @@ def test_a_step_of_another_shape_or_dtype_is_refused(saved_run):
             policy.act(wrong)
     with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
         policy.reset(0)
-
-
-def test_anything_missing_in_a_store_is_named(saved_run):
-    here, _ = saved_run("catch/vtrace")
-    logdir = f"file://{here}"
-    with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: {logdir}/no/config.json is missing"):
-        load_policy(f"{logdir}/no")
-    damaged = only_file(here).replace("0007", "0008")
-    pathlib.Path(damaged).write_bytes(pathlib.Path(only_file(here)).read_bytes()[:-1000])
-    with pytest.raises(NoPolicy, match=f"^file://{damaged} is damaged"):
-        load_policy(logdir, f"file://{damaged}")
-    pathlib.Path(here, "config.json").write_text('{"novelty": 1}')
-    with pytest.raises(NoPolicy, match=f"^{logdir}/config.json can't be used: "):
-        load_policy(logdir)

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import shutil
 import tarfile
 import time
 
@@ -212,13 +211,6 @@ DIFFERENT = {
     "nested settings": {"settings": {"nested": json.loads('{"a":' * 900 + "1" + "}" * 900)}},
     "no names": {"variables": []},
 }
-HUB = {
-    "no description": "null",
-    "no JSON": "{",
-    "another version": '{"seed_rl": {"a": 1}}',
-    "a version that is none": json.dumps({"seed_rl": "0.1 <script>"}),
-    "no version": "{}",
-}
 
 
 def attacked(command, tmp_path, monkeypatch, capsys):
@@ -280,13 +272,3 @@ def test_two_journals_of_strangers_are_compared_in_a_sentence(changes, tmp_path,
     assert "after 2 updates, " in said.out
     assert len(said.out) < 10_000
     assert said.err == ""
-
-
-@pytest.mark.parametrize("text", HUB.values(), ids=HUB)
-def test_a_strangers_folder_of_the_hub(text, honest, tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "folder"
-    shutil.copytree(honest, folder)
-    (folder / "policy.json").write_text(text)
-    command = ["export", "--format=hub", f"--logdir={folder}", f"--output={tmp_path}/published"]
-    assert "policy.json can't be used: " in attacked(command, tmp_path, monkeypatch, capsys)
-    assert not (tmp_path / "published").exists()

@@ -82,36 +82,6 @@ def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(small_ca
     assert over == [True]
 
 
-def test_a_run_in_an_object_store_whose_loop_was_left_continues_on_another_machine(
-    small_catch, tmp_path, over, monkeypatch, caplog
-):
-    caplog.set_level(logging.INFO)
-    bucket, endless = tmp_path / "bucket", dataclasses.replace(small_catch, total_frames=10**9)
-    url = f"file://{bucket}"
-    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/first")
-    with Run(endless, url) as run:
-        for row in run.train():
-            if row["env_frames"] >= 400:
-                break
-    left_at = load_policy(url).env_frames
-    assert left_at >= row["env_frames"]
-    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/second")
-    with Run(endless, url, actors=THREADS) as run:
-        rows = run.train()  # held, not left: the run ends it
-        assert any(row["env_frames"] > left_at for row in rows)
-    assert next(rows, None) is None
-    assert over == [True, True]
-    assert re.search(rf"continuing from {tmp_path}/second/.*/checkpoint-\d+.npz at {left_at} frames", caplog.text)
-    assert load_policy(url).env_frames > left_at
-    frames = [row["env_frames"] for row in read_metrics(url)]
-    assert frames == sorted(frames)
-    names = {path.name for path in bucket.iterdir()}
-    assert names >= {"config.gin", "config.json", "metrics.jsonl", "learner.log", "actors"}
-    assert "lock" not in names
-    with pytest.raises(ConfigError, match=f"^{url} holds a run with another configuration: seed was 1 and is now 99"):
-        Run(dataclasses.replace(endless, seed=99), url).__enter__()
-
-
 def test_ctrl_c_in_a_program_saves_a_checkpoint(small_catch, tmp_path, over):
     endless, before = dataclasses.replace(small_catch, total_frames=10**9), signal.getsignal(signal.SIGINT)
     with Run(endless, str(tmp_path), actors=THREADS) as run:
@@ -176,7 +146,7 @@ def test_the_wait_for_other_learner_hosts_can_be_ended(small_catch, tmp_path):
 def test_the_public_interface_loads_tensorflow_for_agents_networks_and_policies_only(monkeypatch):
     with_tensorflow = {
         *("ActOutput", "Agent", "LossOutput", "ModelAgent", "VariableGroup", "create_weights", "transitions_of"),
-        *("Evaluation", "Played", "evaluate_run", "play", "film_run", "NoPolicy", "Policy", "load_policy"),
+        *("Evaluation", "Played", "evaluate_run", "play", "NoPolicy", "Policy", "load_policy"),
         *("stack_frames", "RunningMoments", "ResetGRU", "ResetLSTM", "TargetNetwork"),
         *("FrameConv", "Trunk", "TrunkModel"),
         *("ActionDistribution", "distribution_of", "masked", "lambda_returns", "vtrace"),

@@ -1,7 +1,6 @@
 """The weights that a new run takes from another one."""
 
 import dataclasses
-import os
 import shutil
 
 import numpy as np
@@ -54,17 +53,16 @@ def test_another_number_of_actions_leaves_those_parts_of_the_trunk_that_match(sa
     )
 
 
-def test_published_weights_lack_the_target_network_and_set_it(saved_run):
+def test_weights_that_lack_the_target_network_set_it(saved_run):
     logdir, agent = saved_run(*WORDS)
     path, arrays, state = checkpoints.chosen(logdir, None)
     names = checkpoints.variables_for(agent)
     assert 0 < len(names) < len(arrays)
-    checkpoints.write(f"{logdir}/model.safetensors", {name: arrays[name] for name in names}, state)
-    os.remove(path)
+    checkpoints.write(path, {name: arrays[name] for name in names}, state)
     agent.after_update(0)  # sets its target network
     variables, sentence = started(agent, logdir, *WORDS)
     assert [taken for _, taken in variables] == [True] * len(arrays)
-    assert sentence == f"starting with all weights of {logdir}/model.safetensors (700 frames)"
+    assert sentence == f"starting with all weights of {path} (700 frames)"
 
 
 def test_exploration_starts_anew(saved_run):
@@ -78,7 +76,7 @@ def test_exploration_starts_anew(saved_run):
 def test_what_does_not_fit_is_a_sentence(saved_run):
     logdir, agent = saved_run(*PIXELS)
     for place, config, sentence in (
-        ("/no/where/at/all", PIXELS, "/no/where/at/all is not a log directory, a checkpoint in one, or a pretrained"),
+        ("/no/where/at/all", PIXELS, "/no/where/at/all is not a log directory, a checkpoint in one, or the name of"),
         ("/no.npz", PIXELS, f"{logdir}/checkpoints/no.npz can't be read: .*No such file"),
         ("", WORDS, f"the agent of {logdir} is 'VTrace', expected R2D2"),
         ("", ("catch/vtrace",), "has other layers: 9 arrays of weights, expected 6"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import Failure, UsageError, command
-from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, usable_run
+from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, places_by_flag, usable_run
 from seed_rl.system.files import explained
 from seed_rl.system.signals import Stop, signals
 
@@ -25,13 +25,13 @@ from seed_rl.system.signals import Stop, signals
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
     """Plays episodes with the policies of runs and prints their mean returns."""
-    if places and (values.logdir or values.pretrained or values.checkpoint not in (None, "best")):
+    if places and (places_by_flag(values) or values.checkpoint not in (None, "best")):
         raise UsageError("give either log directories, possibly with --checkpoint=best, or --logdir and --checkpoint")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")
     evaluations, names = [], list[str]()
     with signals() as stopped:
-        for place in places or [values.logdir]:
+        for place in places or [place_of(values)]:
             if not stopped.is_set():
                 name = "evaluation.json"
                 if len(places) > 1 and not os.path.isdir(place):
@@ -52,16 +52,16 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
     return stopped.exit_code
 
 
-def _evaluated(values: flags.FlagValues, place: str | None, name: str, stop: Stop) -> Any:
+def _evaluated(values: flags.FlagValues, place: str, name: str, stop: Stop) -> Any:
     """Evaluate a run; print the result, and write it unless the evaluation was interrupted."""
     with usable_run(values, place, name) as (logdir, (path,)):
         from seed_rl.evaluation import episodes
 
         how = acting(values)
         evaluation = episodes.evaluate_run(logdir, **how, episodes=values.episodes, num_envs=values.envs, stop=stop)
-        if place not in (None, logdir):  # a bundle, unpacked into a directory that others don't find
+        if place != logdir:  # a bundle, for example, unpacked into a directory that others don't find
             checkpoint = os.path.basename(evaluation.checkpoint)
-            evaluation = dataclasses.replace(evaluation, logdir=str(place), checkpoint=checkpoint)
+            evaluation = dataclasses.replace(evaluation, logdir=place, checkpoint=checkpoint)
         print(episodes.text(evaluation) if evaluation.episodes else "interrupted before an episode ended")
         if evaluation.episodes == evaluation.wanted_episodes:
             with explained(UsageError, f"--output {path} can't be written"):

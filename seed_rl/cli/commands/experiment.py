@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError
 from seed_rl.experiment import ConfigError, Experiment, config_files
-from seed_rl.system.object_store import is_url
 
 EXPERIMENT = flags.group(
     "the experiment",
@@ -20,7 +19,6 @@ _OVERRIDES = {
     "seed": "Experiment.seed",
     "num_actors": "Actors.num_actors",
     "init_from": "Experiment.init_from",
-    "film_every": "Logs.film_interval_min",
 }
 
 
@@ -51,8 +49,7 @@ def continue_run(values: flags.FlagValues) -> None:
     if values.logdir and not values.gin_file:
         config = os.path.join(values.logdir, "config.gin")
         if not os.path.isfile(config):
-            here = f", because {values.logdir} has no run to continue"
-            raise UsageError(f"--gin_file is required{' to continue a run in a bucket' if is_url(config) else here}")
+            raise UsageError(f"--gin_file is required, because {values.logdir} is no directory of a run to continue")
         values["gin_file"].parse(config)
 
 

@@ -89,7 +89,7 @@ def _check(ids: Sequence[str], options: str) -> int:
 
 
 @command(
-    "seed_rl doctor --logdir=gs://bucket/run",
+    "seed_rl doctor --logdir=runs/pong",
     flags.string("logdir", None, "Log directory of a planned run, to check as well."),
 )
 def doctor(values: flags.FlagValues) -> int:

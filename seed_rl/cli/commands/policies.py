@@ -6,22 +6,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import UsageError, check_outputs
-from seed_rl.experiment import pretrained as policies
-from seed_rl.studies.bundle import opened
+from seed_rl.cli.command import POLICY_OPTIONS, PolicyOption, UsageError, check_outputs
+from seed_rl.studies import bundle
+from seed_rl.system.entry_points import declared
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.object_store import is_url
 from seed_rl.weights import checkpoints
+from seed_rl.weights.policy_sources import opened
 
+OPTIONS: list[PolicyOption] = [entry.load() for entry in declared(POLICY_OPTIONS)]
 POLICY = (
     flags.string("logdir", None, "Log directory of the run, or its bundle."),
-    flags.string("pretrained", None, "Name of a pretrained policy, instead of a run; see `seed_rl pretrained`."),
+    *(flags.string(option.name, None, option.text) for option in OPTIONS),
     flags.string(
         "checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."
     ),
     flags.IMPORT_MODULE,
 )
-HERE = "in the log directory, or the working directory for a bundle, bucket or pretrained policy"
+HERE = "in the log directory, or the working directory if the policy is elsewhere, as in a bundle"
 CHOOSING = (
     flags.boolean("greedy", False, "Always take the greedy action."),
     flags.integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
@@ -41,11 +42,30 @@ def acting(values: flags.FlagValues) -> dict[str, Any]:
     return {**given, "gin_params": values.gin_param}
 
 
+def places_by_flag(values: flags.FlagValues) -> list[str]:
+    """Return the places of the policies that `--logdir` and the flags of neighbours name."""
+    others = [option.place(name) for option in OPTIONS if (name := values[option.name].value)]
+    return [values.logdir, *others] if values.logdir else others
+
+
+def place_of(values: flags.FlagValues, *places: str) -> str:
+    """Return the place of the one policy that arguments and flags name.
+
+    Raises:
+      UsageError: there are several or none.
+    """
+    given = [*places, *places_by_flag(values)]
+    if len(given) != 1:
+        others = "".join(f", or --{option.name}, a policy's name" for option in OPTIONS)
+        raise UsageError(f"expected a single policy: --logdir, the log directory of a run{others}")
+    return given[0]
+
+
 @contextlib.contextmanager
 def usable_run(
-    values: flags.FlagValues, place: str | None, *names: str, directories: bool = False
+    values: flags.FlagValues, place: str, *names: str, directories: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
-    """Load TensorFlow and yield the directory of the policy at a place or named by `--pretrained`, and output paths.
+    """Load TensorFlow and yield the log directory of the policy at a place, and output paths.
 
     These come from `--output`, or else are files (or directories) called `names` in the log directory, or in the
     working directory if `place` isn't one on this machine. Only the latter may exist without `--overwrite`.
@@ -53,16 +73,13 @@ def usable_run(
     Raises:
       UsageError, ConfigError, CheckpointError, JournalError: a flag or the policy is unusable.
     """
-    if bool(place) == bool(values.pretrained):
-        raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
     given = values.output if "output" in values else None
     given = [given] if isinstance(given, str) else given
     if given:
         check_outputs(given, values.overwrite, directories)
-    with opened(place or policies.folder(values.pretrained)) as logdir:
-        if not is_url(logdir):
-            checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
-        own = logdir if logdir == place and not is_url(place) else ""
+    with bundle.opened(place) as unpacked, opened(unpacked, values.checkpoint) as logdir:
+        checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
+        own = logdir if logdir == place else ""
         outputs = given or [os.path.join(own, name) for name in names]
         check_outputs(outputs, directories=directories)
         load_tensorflow()

@@ -1,4 +1,4 @@
-"""Commands that train an experiment or plan its training."""
+"""Commands that train an experiment."""
 
 import contextlib
 import math

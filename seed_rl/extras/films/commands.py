@@ -6,7 +6,9 @@ import sys
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import RunOption, UsageError, command
-from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, usable_run
+from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, usable_run
+from seed_rl.extras.films.during_training import every
+from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
 from seed_rl.system.signals import signals, stop_at_end_of_input
 
@@ -19,6 +21,7 @@ from seed_rl.system.signals import signals, stop_at_end_of_input
     flags.comma_separated("output", None, f"Files to write, .mp4 or .gif; default: play.mp4 and play.gif {HERE}."),
     flags.OVERWRITE,
     flags.number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
+    flags.number("max_mb", None, "End at this size of the files, MB, or after ten minutes.", flags.POSITIVE),
     flags.EXIT_WITH_PARENT,
 )
 def play(values: flags.FlagValues) -> int:
@@ -26,14 +29,15 @@ def play(values: flags.FlagValues) -> int:
     for path in values.output or ():
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output files must end in .mp4 or .gif, got {path}")
-    with signals() as stopped, usable_run(values, values.logdir, "play.mp4", "play.gif") as (logdir, paths):
+    with signals() as stopped, usable_run(values, place_of(values), "play.mp4", "play.gif") as (logdir, paths):
         stopped.raises = True
         if values.exit_with_parent:
             stop_at_end_of_input(stopped)
-        from seed_rl.evaluation.film import Limits, film_run
+        from seed_rl.extras.films.film import Limits, film_run
 
         with explained(UsageError, f"--output {', '.join(paths)} can't be written"):
             limits = Limits() if values.exit_with_parent else None
+            limits = limits if values.max_mb is None else Limits(size=round(1e6 * values.max_mb))
             how = acting(values)
             played = film_run(logdir, *paths, **how, episodes=values.episodes, fps=values.fps, limits=limits)
         print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
@@ -43,7 +47,11 @@ def play(values: flags.FlagValues) -> int:
     return stopped.exit_code
 
 
-OPTION = RunOption(
-    flags.number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0),
-    lambda values, run: contextlib.nullcontext(),
-)
+def _filming(values: flags.FlagValues, run: Run) -> contextlib.AbstractContextManager[object]:
+    """Let a run film its policy if the flag of `OPTION` says so."""
+    if values.film_every:
+        run.sinks = [*run.sinks, every(values.film_every)]
+    return contextlib.nullcontext()
+
+
+OPTION = RunOption(flags.number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0), _filming)

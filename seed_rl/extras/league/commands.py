@@ -6,10 +6,10 @@ import os
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, command
-from seed_rl.experiment.pretrained import located
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals
 from seed_rl.weights import checkpoints
+from seed_rl.weights.policy_sources import opened
 
 _KINDS = "LOGDIR, LOGDIR@CHECKPOINT, `random` or MODULE:FUNCTION"
 
@@ -31,18 +31,19 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
         raise UsageError("ratings need the package openskill: pip install openskill")
     if not players:
         raise UsageError(f"expected players ({_KINDS}), of which the first is a run, which defines the game")
-    first = located(players[0].partition("@")[0])
+    first = players[0].partition("@")[0]
     everyone = [*players, *_members(first, values.members)]
     if len(set(everyone)) < max(2, len(everyone)):
         raise UsageError(f"expected at least two different players, got {', '.join(everyone)}")
-    checkpoints.find(first, None)  # a mistake needs no TensorFlow
-    load_tensorflow()
-    from seed_rl.evaluation import matches
-    from seed_rl.evaluation.policy import experiment_of
+    with opened(first) as logdir:
+        checkpoints.find(logdir, None)  # a mistake needs no TensorFlow
+        load_tensorflow()
+        from seed_rl.evaluation import matches
+        from seed_rl.evaluation.policy import experiment_of
 
+        game = experiment_of(logdir).env
     played = []
     with signals() as stopped:
-        game = experiment_of(first).env
         for match in matches.tournament(game, everyone, values.games, values.seed, values.greedy, stopped):
             result = f"{match.wins} won, {match.draws} drawn, {match.losses} lost"
             print(f"{match.first} against {match.second}: {result}", flush=True)

@@ -24,8 +24,6 @@ def _rate(name: str, text: str, default: str = "measured here") -> flags.Flag:
     flags.integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
     flags.integer("learner_cores", None, "Cores of the learner machine; default: this machine's.", lower_bound=1),
     flags.integer("accelerators", None, "Accelerators of the learner; default: this machine's.", lower_bound=0),
-    flags.number("learner_price", 0.0, "Price of the learner's machine per hour.", lower_bound=0.0),
-    flags.number("actor_price", 0.0, "Price of an actor machine per hour.", lower_bound=0.0),
     arguments=FILES,
 )
 def plan(values: flags.FlagValues, *files: str) -> int:
@@ -41,6 +39,5 @@ def plan(values: flags.FlagValues, *files: str) -> int:
         result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
     except ConfigError as error:
         raise UsageError(f"{error} (set by --accelerators)") from error
-    prices = values.learner_price, values.actor_price
-    print(planning.text(experiment, rates, sources, values.machine_cores, result, prices))
+    print(planning.text(experiment, rates, sources, values.machine_cores, result))
     return 0

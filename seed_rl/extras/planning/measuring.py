@@ -17,7 +17,7 @@ from seed_rl.inference.acting import Acting
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.types import Unroll
 
-_SECONDS = 2.0
+SECONDS = 2.0
 """Duration of a measurement."""
 _STEPS, _MS = 512, 2000
 """Agent steps in the update that is measured, and milliseconds to act in them, at most; longer batches take longer."""
@@ -99,7 +99,7 @@ def _duration(call: Callable[[], object]) -> float:
     call()
     call()
     durations: list[float] = []
-    until = time.monotonic() + _SECONDS
+    until = time.monotonic() + SECONDS
     while not durations or time.monotonic() < until:
         began = time.perf_counter()
         call()

@@ -171,15 +171,8 @@ def _devices(experiment: Experiment, accelerators: int) -> Split:
     return split(dataclasses.replace(experiment, actors=divisible), available)
 
 
-def text(
-    experiment: Experiment,
-    rates: Rates,
-    sources: Mapping[str, str],
-    machine_cores: int,
-    result: Plan,
-    prices: tuple[float, float],
-) -> str:
-    """Format the plan, at most 100 columns wide; prices are those of a learner's and an actors' machine per hour."""
+def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machine_cores: int, result: Plan) -> str:
+    """Format the plan, at most 100 columns wide."""
     actors, size = result.actors, experiment.actors.envs_per_group
     devices, training = (", ".join(names) for names in (result.devices.inference, result.devices.training))
     limit, *others = result.limits
@@ -187,7 +180,6 @@ def text(
     processes = f"{result.processes} process{'es' * (result.processes > 1)}"
     kept = "training batch" if experiment.replay is None else "replay"
     hours = experiment.total_frames / (experiment.env.action_repeat * result.rate) / 3600
-    cost = hours * (prices[0] + machines * prices[1])
     rows = [
         ("from", f"{rates.env_steps:,.0f} steps/s", f"environments on one core ({sources['env_steps']})"),
         ("", f"{rates.act_ms:.3g} ms", f"act step of {rates.act_batch} on one device ({sources['act_ms']})"),
@@ -196,7 +188,6 @@ def text(
         ("", f"{rates.host_us:.3g} µs", f"inference threads, per step ({sources['host_us']})"),
         ("learner", f"{experiment.env.action_repeat * result.rate:,.0f} frames/s", f"{result.rate:,.0f} agent steps/s"),
         ("", f"{hours:,.3g} hours", f"for the run's {experiment.total_frames:,} frames"),
-        *([("", f"{cost:,.4g}", "in total, at the given prices of machines")] if cost else []),
         ("", "limited by", limit),
         *(("", f"{result.limits[other]:,.0f} steps/s", f"limit of {other}") for other in others),
         ("", processes, "of the learner, so that messages aren't the limit"),

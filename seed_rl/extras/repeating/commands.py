@@ -23,7 +23,6 @@ from seed_rl.settings import whole_number
 from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
 from seed_rl.system.files import explained
-from seed_rl.system.object_store import is_url
 from seed_rl.weights.checkpoints import CheckpointError
 
 _FAILURES = (JournalError, Differs, OrderFailed, ActorFailed, CheckpointError)
@@ -135,7 +134,7 @@ def _fork(values: flags.FlagValues, logdir: str) -> None:
     source, _, update = values.fork.rpartition("@")
     with explained(UsageError, f"--fork expects LOGDIR@UPDATE, got {shortened(values.fork)}", ValueError):
         number = whole_number(update if source else "")
-    if is_url(logdir):
+    if "://" in logdir:
         raise UsageError(f"--fork needs a local --logdir, got {logdir}")
     _show(replays.fork(source, number, logdir, values.record, values.init_from or ""), check=True)
 

@@ -5,8 +5,8 @@ import os
 import time
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import UsageError, command
-from seed_rl.cli.commands.policies import CHOOSING, POLICY, usable_run
+from seed_rl.cli.command import command
+from seed_rl.cli.commands.policies import CHOOSING, POLICY, place_of, usable_run
 from seed_rl.reporting.text import counted
 from seed_rl.system.signals import signals
 
@@ -22,12 +22,11 @@ from seed_rl.system.signals import signals
 )
 def serve(values: flags.FlagValues, *places: str) -> int:
     """Serves a run's policy to actors and other clients, as its learner would."""
-    if len(places) + bool(values.logdir) > 1:
-        raise UsageError("expected a single log directory")
+    place = place_of(values, *places)
     security = flags.server_security(values, values.server_address)
-    with signals() as stopped, usable_run(values, *places or [values.logdir]) as (logdir, _):
+    with signals() as stopped, usable_run(values, place) as (logdir, _):
         stopped.raises = True
-        from seed_rl.evaluation.serving import PolicyServer
+        from seed_rl.extras.serving.policy_server import PolicyServer
 
         server = PolicyServer(logdir, values.checkpoint, values.greedy, values.seed, values.max_envs)
         with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:

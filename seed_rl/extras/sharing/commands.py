@@ -4,8 +4,8 @@ import importlib.util
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, command
-from seed_rl.cli.commands.policies import CHOOSING, HERE, POLICY, usable_run
-from seed_rl.experiment import pretrained as policies
+from seed_rl.cli.commands.policies import CHOOSING, HERE, POLICY, place_of, usable_run
+from seed_rl.extras.sharing import pretrained as policies
 from seed_rl.system.files import explained
 
 
@@ -34,16 +34,16 @@ def export(values: flags.FlagValues) -> int:
     if onnx and importlib.util.find_spec("tf2onnx") is None:
         raise UsageError("--format=onnx needs tf2onnx: pip install tf2onnx")
     name = "policy.onnx" if onnx else "export"
-    with usable_run(values, values.logdir, name, directories=not onnx) as (logdir, (directory,)):
+    with usable_run(values, place_of(values), name, directories=not onnx) as (logdir, (directory,)):
         with explained(UsageError, f"--output {directory} can't be written"):
             if values.format == "hub":
-                from seed_rl.studies import hub
+                from seed_rl.extras.sharing import hub
 
                 how = {"episodes": values.episodes, "greedy": values.greedy, "seed": values.seed}
                 hub.export(logdir, directory, values.checkpoint, **how)
             else:
-                from seed_rl.evaluation.export import export, export_onnx
                 from seed_rl.evaluation.policy import load_policy
+                from seed_rl.extras.sharing.export import export, export_onnx
 
                 policy = load_policy(logdir, values.checkpoint, float32=True)
                 (export_onnx if onnx else export)(policy, directory, values.batch_size)

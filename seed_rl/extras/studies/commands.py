@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, command
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load, logdir_of
-from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import signals
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def _arguments(values: flags.FlagValues) -> list[str]:
 
 
 def _directory(values: flags.FlagValues, prefix: str) -> str:
-    if is_url(values.logdir or ""):
+    if "://" in (values.logdir or ""):
         raise UsageError(
             f"--logdir of a sweep must be a local directory, got {values.logdir}; only `seed_rl train` supports object "
             "stores"

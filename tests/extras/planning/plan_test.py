@@ -117,7 +117,7 @@ def test_actors_keep_all_cores_stepping(catch):
 
 
 def test_rates_that_are_not_given_are_measured_here(monkeypatch):
-    monkeypatch.setattr(measuring, "_SECONDS", 0.0)  # a single call each
+    monkeypatch.setattr(measuring, "SECONDS", 0.0)  # a single call each
     experiment, agent = load("catch/r2d2")
     before = [variable.numpy() for variable in agent.trainable_variables]
     rates, sources = find_rates(experiment, agent, {"learner_cores": 3, "server_us": 30.0, "host_us": None})
@@ -145,19 +145,21 @@ def test_what_cannot_be_measured_is_asked_for():
 COMMAND = ["plan", "--gin_file=catch/vtrace", *(f"--{name}={value}" for name, value in RATES._asdict().items())]
 
 
+def test_rates_are_positive(refused):
+    refused("plan --gin_file=catch/vtrace --env_steps=0", "flag --env_steps=0: must be positive$")
+
+
 def test_devices_beyond_the_given_number_are_refused(capsys):
     assert main([*COMMAND, "--gin_param=Devices.training=('GPU:0', 'GPU:1')"]) == 2
     assert "no device 'GPU:1', only GPU:0 (set by --accelerators" in capsys.readouterr().err
 
 
 def test_the_command_prints_the_plan(capsys):
-    prices = ("--learner_price=2", "--actor_price=0.5")  # 3 an hour
-    assert main([*COMMAND, "--rtt_ms=4", "--machine_cores=4", *prices]) == 0
+    assert main([*COMMAND, "--rtt_ms=4", "--machine_cores=4"]) == 0
     out = capsys.readouterr().out
     for words in (
         "5,333 frames/s",
         "0.0156 hours  for the run's 300,000 frames",
-        "0.04688  in total, at the given prices of machines",
         "6 cores  to step environments; number of 4-core machines: 2",
         "2.81 Mbit/s",
         "0.454 Mbit/s",

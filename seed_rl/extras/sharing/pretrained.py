@@ -1,15 +1,14 @@
-"""Pretrained policies: folders in the repository that are used like log directories, found by name."""
+"""Pretrained policies: published ones in folders of the repository, found by name."""
 
-import os
 import pathlib
 from typing import Any
 
+from seed_rl.cli.command import PolicyOption
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import read_json_object
 from seed_rl.settings import did_you_mean
-from seed_rl.system.files import StrPath
 
-ROOT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pretrained"
+ROOT = pathlib.Path(__file__).resolve().parents[3] / "docs" / "pretrained"
 """Parent of the folders, which only a clone has."""
 
 
@@ -31,15 +30,12 @@ def folder(name: str) -> str:
     return str(ROOT / name)
 
 
-def located(place: StrPath) -> str:
-    """Return the folder of a pretrained policy for its name, and any other place unchanged."""
-    place = os.fspath(place)
-    return str(ROOT / place) if not os.path.exists(place) and (ROOT / place / "policy.json").is_file() else place
-
-
 def about(name: str) -> dict[str, Any]:
     """Read a pretrained policy's `policy.json`, and the size of its weights as `bytes`."""
     return {
         **read_json_object(f"{folder(name)}/policy.json"),
         "bytes": (ROOT / name / "model.safetensors").stat().st_size,
     }
+
+
+OPTION = PolicyOption("pretrained", "Name of a pretrained policy, instead of a run; see `seed_rl pretrained`.", folder)

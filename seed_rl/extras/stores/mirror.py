@@ -15,8 +15,9 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator
 
-from seed_rl.system.files import Outage, locked, reason
-from seed_rl.system.object_store import CannotReach, ObjectStore, check_writable, files_in, is_url, reaching
+from seed_rl.extras.stores.store import ObjectStore, check_writable, reaching
+from seed_rl.runs.run_directory import CannotUse
+from seed_rl.system.files import Outage, files_in, locked, reason
 
 _log = logging.getLogger(__name__)
 
@@ -27,18 +28,15 @@ _LOCK = "lock"
 
 @contextlib.contextmanager
 def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str]:
-    """Yield the directory in which a run works: its log directory, or a local mirror if that is in an object store.
+    """Yield the directory in which a run works, the local mirror of its log directory in an object store.
 
-    A mirror is uploaded every `seconds`, at least every 30. It outlives a learner that is killed, or can't reach the
+    The mirror is uploaded every `seconds`, at least every 30. It outlives a learner that is killed, or can't reach the
     store at its end. The next run here continues from it if its newest checkpoint is newer than the store's.
 
     Raises:
-      CannotReach: the store can't be read or written, now or at the end, another learner here is using it, or there is
+      CannotUse: the store can't be read or written, now or at the end, another learner here is using it, or there is
         no place for the mirror.
     """
-    if not is_url(place):
-        yield place
-        return
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seed_rl")
     short, identity = os.path.basename(place.rstrip("/")), hashlib.sha256(place.encode()).hexdigest()[:12]
     directory = os.path.join(cache, f"{short}-{identity}")
@@ -47,10 +45,10 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
             os.makedirs(cache, exist_ok=True)
             lock.enter_context(locked(f"{directory}.lock"))
         except BlockingIOError:
-            raise CannotReach(f"another learner is running in {place}") from None
+            raise CannotUse(f"another learner is running in {place}") from None
         except OSError as error:
             remedy = "XDG_CACHE_HOME may name another directory"
-            raise CannotReach(f"{place} can't be mirrored in {cache} ({reason(error)}): {remedy}") from error
+            raise CannotUse(f"{place} can't be mirrored in {cache} ({reason(error)}): {remedy}") from error
         mirror = Mirror(ObjectStore(place), directory)
         with reaching(place, "read"):
             if not mirror.is_ahead():
@@ -85,9 +83,9 @@ def _pushed(mirror: Mirror, place: str, seconds: float) -> Iterator[None]:
         try:
             with reaching(place, "written"):
                 mirror.push()
-        except CannotReach as error:
+        except CannotUse as error:
             kept = f"the end of the run is in {mirror.directory}, and the next run here continues from it"
-            raise CannotReach(f"{error}; {kept}") from error
+            raise CannotUse(f"{error}; {kept}") from error
 
 
 class Mirror:

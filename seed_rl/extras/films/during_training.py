@@ -8,7 +8,8 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from seed_rl.reporting.sink import Sink
+from seed_rl.experiment.saved_config import modules_needed
+from seed_rl.reporting.sink import FurtherSink, Sink
 from seed_rl.system import children
 from seed_rl.system.files import PARTIAL, reason
 
@@ -18,7 +19,12 @@ DIRECTORY = "films"
 _OUTPUT = "play.log"
 _APART = ("nice", "-n", "19", "env", "CUDA_VISIBLE_DEVICES=-1")  # the accelerator belongs to the learner
 _END_SECONDS = 2.0
-_MAX_SECONDS = 1200.0  # twice the limit of a film: more means that the environment hangs
+MAX_SECONDS = 1200.0  # twice the limit of a film: more means that the environment hangs
+
+
+def every(minutes: float) -> FurtherSink:
+    """Return what lets a run film its policy: `Run(experiment, logdir, sinks=[every(10)])`."""
+    return lambda experiment, logdir, sinks: Films(logdir, 60 * minutes, sinks, modules_needed(experiment))
 
 
 class Films(Sink):
@@ -57,7 +63,7 @@ class Films(Sink):
         has_policy = glob.glob("checkpoints/checkpoint-*.npz", root_dir=self._logdir)
         if wall_time >= self._due and self._process is None and has_policy:
             self._due = wall_time + self._interval
-            self._latest = wall_time + _MAX_SECONDS
+            self._latest = wall_time + MAX_SECONDS
             self._start(int(row["env_frames"]))
 
     def _start(self, frames: int) -> None:

@@ -10,11 +10,8 @@ import yaml
 
 from seed_rl.cli.main import main
 from seed_rl.evaluation.policy import load_policy
-from seed_rl.studies import hub
+from seed_rl.extras.sharing import hub
 from seed_rl.types import EnvOutput
-from tests.evaluation import conftest as evaluation
-
-saved_run = evaluation.saved_run
 
 FILES = {"README.md", "config.gin", "config.json", "model.safetensors", "policy.json", "replay.mp4"}
 
@@ -27,7 +24,7 @@ def acted(policy):
 
 
 def test_a_published_policy_is_complete_and_acts_as_before(saved_run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(hub, "_FILM_STEPS", 18)
+    monkeypatch.setattr(hub, "FILM_STEPS", 18)
     places = "Logs.wandb_project = 'my/secret'", "Experiment.init_from = '/my/secret'"
     logdir, agent = saved_run("catch/vtrace", "Actors.greedy_evaluation = True", *places)
     directory = tmp_path / "ball"
@@ -59,6 +56,12 @@ def test_a_published_policy_is_complete_and_acts_as_before(saved_run, tmp_path, 
     value = f"{about['mean']:.2f} +/- {np.std(about['returns'], ddof=1):.2f}"
     assert result["metrics"] == [{"name": "mean_reward", "type": "mean_reward", "value": value, "verified": False}]
     assert "over 4 greedy episodes with seed 1 |\n| trained for | 700 environment frames, by seed_rl " in card
+
+
+def test_without_the_command_that_films_there_is_no_film(saved_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "commands", dict)
+    hub.export(saved_run("catch/vtrace")[0], str(tmp_path / "ball"), episodes=2)
+    assert set(os.listdir(tmp_path / "ball")) == FILES - {"replay.mp4"}
 
 
 def test_nothing_in_a_text_of_the_settings_leads_out_of_its_place_on_the_card():

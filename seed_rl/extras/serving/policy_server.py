@@ -15,7 +15,6 @@ from seed_rl.inference.service import CentralInference
 from seed_rl.learner.listening import actor_settings, server_of
 from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
 from seed_rl.system.files import allow_many_files
-from seed_rl.system.object_store import CannotReach
 from seed_rl.system.signals import Stop
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.weights import checkpoints
@@ -117,9 +116,7 @@ class PolicyServer:
             with self._order.refreshing():
                 self.env_frames = assign(self._agent, path, arrays, state)
             self.checkpoint, self._problem = path, ""
-        except (CannotReach, checkpoints.CheckpointError) as error:
-            if isinstance(error, CannotReach):
-                self._version = ("", 0.0)
+        except checkpoints.CheckpointError as error:
             if str(error) != self._problem:
                 _log.warning("%s; the weights of %s stay in use", error, self.checkpoint)
             self._problem = str(error)

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from seed_rl.actor import policy_client
-from seed_rl.actor.policy_client import PolicyClient
+from seed_rl.extras.serving import policy_client
+from seed_rl.extras.serving.policy_client import PolicyClient
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.transport.client import Rejected
 from seed_rl.transport.codec import StepCodec
+from tests.architecture_test import first_with_tensorflow
 
 ONE = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(9))
 MASKED = EnvSpec({"observation": ONE.observation, LEGAL_ACTIONS: ArraySpec((2,), "uint8")}, DiscreteSpec(9))
@@ -39,6 +40,10 @@ def connect(monkeypatch):
         return PolicyClient("localhost:1", num_envs), sent, ended
 
     return make
+
+
+def test_a_client_loads_no_tensorflow():
+    assert first_with_tensorflow([PolicyClient.__module__]) == ""
 
 
 def test_a_single_simulator_needs_no_axis_and_plain_numbers_do(connect):

@@ -12,13 +12,11 @@ from unittest.mock import Mock
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from seed_rl.cli.commands import evaluation
 from seed_rl.cli.main import main
-from seed_rl.evaluation import film
-from seed_rl.evaluation.film import captioned
 from seed_rl.experiment import config_files
-from seed_rl.reporting import films as films_module
-from seed_rl.reporting.films import Films
+from seed_rl.extras.films import commands, during_training, film
+from seed_rl.extras.films.during_training import Films, every
+from seed_rl.extras.films.film import captioned
 from seed_rl.reporting.sinks import sinks_of
 
 
@@ -31,7 +29,7 @@ def rows(sinks, *frames):
 
 def test_a_film_of_the_newest_checkpoint_reaches_tensorboard(saved_run, wait_for):
     logdir, _ = saved_run("catch/vtrace")
-    sinks = sinks_of(config_files.load(["catch/vtrace"], ["Logs.film_interval_min = 2"]), logdir, None)
+    sinks = sinks_of(config_files.load(["catch/vtrace"]), logdir, None, further=[every(2)])
     films = pathlib.Path(logdir, "films")
     rows(sinks, 0, 10)
     assert not films.exists()
@@ -78,18 +76,18 @@ def test_a_film_that_fails_says_why_once(play, wait_for, tmp_path, caplog):
 
 
 def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
-    commands = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command) or Mock())
-    bindings = ["Gym.id = 'tests.support.registered_envs:Echo-v0'", "Logs.film_interval_min = 1"]
-    sinks = sinks_of(config_files.load(["gym/any"], bindings), str(tmp_path), None)
+    begun = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: begun.append(command) or Mock())
+    bindings = ["Gym.id = 'tests.support.registered_envs:Echo-v0'"]
+    sinks = sinks_of(config_files.load(["gym/any"], bindings), str(tmp_path), None, further=[every(1)])
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
     rows(sinks, 0, 10)
-    assert {"--exit_with_parent", "--import_module=tests.support.registered_envs"} <= set(commands[0])
+    assert {"--exit_with_parent", "--import_module=tests.support.registered_envs"} <= set(begun[0])
 
 
 def test_a_film_ends_when_it_takes_too_long_and_with_its_run(play, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(films_module, "_MAX_SECONDS", 50.0)
+    monkeypatch.setattr(during_training, "MAX_SECONDS", 50.0)
     play("read -r _")
     films = Films(str(tmp_path), 0.0, [Screen()])
     rows([films], 0)
@@ -112,7 +110,7 @@ def test_a_film_whose_parent_has_ended_leaves_nothing(saved_run, tmp_path, monke
     flags, pictures = [], itertools.count(1)
     (folder := tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setattr(evaluation, "stop_at_end_of_input", flags.append)  # which then sends the signal
+    monkeypatch.setattr(commands, "stop_at_end_of_input", flags.append)  # which then sends the signal
 
     def drawn(picture, text):
         if flags[0].raises and next(pictures) == 3:

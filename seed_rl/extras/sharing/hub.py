@@ -1,55 +1,60 @@
 """Publishes a policy as a folder that the Hugging Face Hub shows as a model card, and that acts as a log directory."""
 
+import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 import logging
 import os
 import pathlib
 import re
 import statistics
+import sys
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from seed_rl import __version__
-from seed_rl.envs.base import CannotBuild
+from seed_rl.cli.main import carry_out, commands
 from seed_rl.evaluation import episodes
-from seed_rl.evaluation.export import ABOUT, new_directory
-from seed_rl.evaluation.film import Limits, film_run
 from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
-from seed_rl.foreign import printable, read_json_object, shortened
+from seed_rl.extras.sharing import safetensors
+from seed_rl.extras.sharing.export import new_directory
+from seed_rl.extras.sharing.published import ABOUT, STATE, WEIGHTS
+from seed_rl.foreign import printable
 from seed_rl.settings import without_places
-from seed_rl.system.files import explained
+from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.weights import checkpoints
-from seed_rl.weights.checkpoints import WEIGHTS
 
 _log = logging.getLogger(__name__)
 
 DEVIATIONS = 1.96  # standard errors on each side of a mean in its 95 % interval
 _MOST_LETTERS = 200  # of a setting on the card
 _MARKUP = r"\\`*<>|&\[\]"  # for a regular expression
-_FILM_STEPS, _FILM_BYTES = 400, 1_500_000  # at least, in whole episodes; at most
+FILM_STEPS, _FILM_MB = 400, 1.5  # at least, in whole episodes; at most
 _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
 
-def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = "", **how: Any) -> None:
+def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = __version__, **how: Any) -> None:
     """Write weights, configuration, score, film and model card of a policy; kernels are stored in float16.
 
     Args:
       logdir, checkpoint: see `load_policy`.
       directory: output directory, named as the model; created atomically, and replaces an earlier export.
-      version: version of seed_rl that trained the policy; "": as an earlier export in `logdir` says, else this one.
+      version: version of seed_rl that trained the policy.
       how: `episodes`, raised to those of two games, `greedy` and `seed` of `evaluate_run`, which plays what the
         directory holds.
 
     Raises:
-      NoPolicy, CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
+      NoPolicy: the policy is published already; see also `evaluate_run`.
+      CannotBuild, EnvironmentFailed: see `evaluate_run`.
       OSError: the directory can't be written, or it exists and isn't an export.
     """
-    version = version or _earlier_version(os.path.join(logdir, ABOUT))
+    if os.path.isfile(os.path.join(logdir, ABOUT)):
+        raise NoPolicy(f"{logdir} is published already: copy the folder")
     experiment, policy = experiment_of(logdir), load_policy(logdir, checkpoint)
     published = without_places(experiment)
     env, options = published.env, published.env.describe().options
@@ -57,15 +62,12 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         save_config(experiment, new)  # with the places that the environments need here
         variables = checkpoints.variables_for(policy.agent)
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
-        checkpoints.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
+        state = json.dumps({"counters": {"env_frames": policy.env_frames}})
+        safetensors.save(os.path.join(new, WEIGHTS), arrays, {STATE: state})
         digest = hashlib.sha256(pathlib.Path(new, WEIGHTS).read_bytes()).hexdigest()
         how["episodes"] = max(how.get("episodes", 100), 2 * env.players)  # a standard error needs two games
         score = episodes.evaluate_run(new, **how)
-        wanted, limits = max(1, round(_FILM_STEPS / score.mean_length)), Limits(size=_FILM_BYTES)
-        try:
-            film_run(new, f"{new}/replay.mp4", episodes=wanted, greedy=score.greedy, seed=score.seed, limits=limits)
-        except CannotBuild as error:
-            _log.warning("there is no film: %s", error)
+        _film(new, score)
         save_config(published, new)
         about: dict[str, Any] = {
             "seed_rl": version,
@@ -92,19 +94,19 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         pathlib.Path(new, "README.md").write_text(card, encoding="utf-8")
 
 
-def _earlier_version(path: str) -> str:
-    """Return the version of seed_rl in the description of an earlier export, or this one's without any.
-
-    Raises:
-      NoPolicy: the description is damaged.
-    """
-    if not os.path.isfile(path):
-        return __version__
-    with explained(NoPolicy, f"{path} can't be used", OSError, ValueError):
-        version = read_json_object(path).get("seed_rl")
-        if not isinstance(version, str) or not re.fullmatch(r"[\w.+-]{1,64}", version, re.ASCII):
-            raise ValueError(f"expected a version as seed_rl, got {shortened(version)}")
-        return version
+def _film(directory: str, score: episodes.Evaluation) -> None:
+    """Film the policy in a directory by the command that does it, if there is one."""
+    if (play := commands().get("play")) is None:
+        return
+    wanted = max(1, round(FILM_STEPS / score.mean_length))
+    flags = [f"--logdir={directory}", f"--output={directory}/replay.mp4", f"--episodes={wanted}"]
+    flags += [f"--greedy={score.greedy}", f"--seed={score.seed}", f"--max_mb={_FILM_MB}"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = carry_out("play", play.load(), flags)
+    if code in (FAILURE, USAGE_ERROR):
+        _log.warning("there is no film")
+    elif code:
+        sys.exit(code)
 
 
 def _plain(text: str, special: str) -> str:

@@ -18,9 +18,9 @@ from seed_rl.envs.base import Watchable
 from seed_rl.envs.elsewhere import watch_elsewhere
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
-from seed_rl.experiment import pretrained
 from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.types import EnvOutput
+from seed_rl.weights.policy_sources import opened
 
 _HOLD_SECONDS = 1.0
 """Seconds for which the last picture of an episode is held."""
@@ -150,9 +150,10 @@ def film_run(
       ValueError: a path ends in neither .mp4 nor .gif.
       OSError: a file can't be written.
     """
-    logdir = pretrained.located(logdir)
-    env_config = env_of(experiment_of(logdir), gin_params)
-    policy = load_policy(logdir, checkpoint, greedy, seed)
+    checkpoint = None if checkpoint is None else os.fspath(checkpoint)
+    with opened(logdir, checkpoint) as found:
+        env_config = env_of(experiment_of(found), gin_params)
+        policy = load_policy(found, checkpoint, greedy, seed)
     with closing(watch_elsewhere(env_config)) as env:
         return film(policy, env, episodes, seed, [os.fspath(path) for path in paths], fps, limits, max_steps)
 

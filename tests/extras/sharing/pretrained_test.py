@@ -12,8 +12,9 @@ from scripts import pretrained as script
 from seed_rl.cli.main import main
 from seed_rl.evaluation import episodes
 from seed_rl.evaluation.policy import experiment_of
-from seed_rl.experiment import config_files, pretrained
-from seed_rl.weights import checkpoints
+from seed_rl.experiment import config_files
+from seed_rl.extras.sharing import pretrained
+from seed_rl.extras.sharing.published import WEIGHTS, read
 from seed_rl.weights.warm_start import warm_start
 
 
@@ -22,9 +23,9 @@ def test_a_policy_is_complete_small_and_unchanged(name):
     folder = pretrained.ROOT / name
     for file, most in script.LARGEST.items():
         assert 0 < (folder / file).stat().st_size <= most, file
-    _, arrays, state = checkpoints.chosen(str(folder), None)
+    arrays, state = read(str(folder / WEIGHTS))
     about = pretrained.about(name)
-    assert about["sha256"] == hashlib.sha256((folder / checkpoints.WEIGHTS).read_bytes()).hexdigest()
+    assert about["sha256"] == hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
     assert all(np.isfinite(array).all() for array in arrays.values())
     assert state["counters"]["env_frames"] == about["env_frames"]
     assert (about["episodes"], about["low"] <= about["mean"] <= about["high"]) == (100, True)
@@ -53,7 +54,7 @@ def test_the_check_finds_another_score_and_other_weights(monkeypatch, capsys, ch
 def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     experiment = config_files.load(["catch/vtrace"], ["Experiment.init_from = 'catch'"])
-    assert f"all weights of {pretrained.ROOT}/catch/model.saf" in warm_start(experiment.build_agent(), experiment)
+    assert "all weights of catch/checkpoints/" in warm_start(experiment.build_agent(), experiment)
     assert main(["eval", "--pretrained=catch", "--greedy", "--episodes=16", "--at_least=0.9"]) == 0
     assert (tmp_path / "evaluation.json").is_file(), "not in the repository"
     assert main(["pretrained"]) == 0

@@ -1,13 +1,16 @@
+import itertools
 import os
+from types import SimpleNamespace
 
 import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from seed_rl.envs.base import ObservationPictures
+from seed_rl.envs.base import ObservationPictures, legal_actions, random_actions
 from seed_rl.envs.catch import Catch
-from seed_rl.evaluation.film import Limits, captioned, enlarged, film
+from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.evaluation.policy import load_policy
+from seed_rl.extras.films.film import Limits, captioned, enlarged, film
 from tests.support.full_disk import largest_file
 from tests.support.still import Still, counted
 
@@ -56,7 +59,7 @@ def test_films_show_every_step_and_hold_the_end(policy, watched, tmp_path):
 def test_an_episode_that_is_cut_off_ends_in_the_film_as_well(policy, watched, tmp_path, monkeypatch):
     path, captions = str(tmp_path / "play.gif"), []
     drawn = lambda picture, text: captions.append(text) or captioned(picture, text)  # noqa: E731
-    monkeypatch.setattr("seed_rl.evaluation.film.captioned", drawn)
+    monkeypatch.setattr("seed_rl.extras.films.film.captioned", drawn)
     played = film(policy, watched, 3, seed=2, paths=[path], fps=FPS, max_steps=4)
     assert played.lengths.tolist() == [4, 4, 1]
     shown = [text.partition("   ")[0] for text in captions]
@@ -68,7 +71,7 @@ def test_an_episode_whose_end_is_reported_a_step_late_has_the_same_film(tmp_path
     shown = {"Same": [], "Next": []}
     for mode, captions in shown.items():
         drawn = lambda picture, text, captions=captions: captions.append(text) or captioned(picture, text)  # noqa: E731
-        monkeypatch.setattr("seed_rl.evaluation.film.captioned", drawn)
+        monkeypatch.setattr("seed_rl.extras.films.film.captioned", drawn)
         env = ObservationPictures(counted(mode).make(1), lambda numbers: np.full((8, 8, 3), numbers[2], np.uint8))
         film(Still(), env, 3, seed=2, paths=[str(tmp_path / f"{mode}.gif")], fps=FPS, max_steps=max_steps)
     assert shown["Next"] == shown["Same"]
@@ -131,3 +134,17 @@ def test_a_path_that_cannot_be_written_is_an_error_before_the_first_action(watch
 
     with pytest.raises(error, match=message):
         film(NeverActs(), watched, 1, seed=1, paths=[str(tmp_path / path)], fps=FPS)
+
+
+def test_a_film_shows_each_game_once(tmp_path):
+    rng, env, seen = np.random.default_rng(0), PettingZoo().watch(), []
+    spec = PettingZoo().spec()
+    act = lambda output: random_actions(spec.action, rng, 2, legal_actions(spec, output.observation))  # noqa: E731
+    env.picture = lambda observation, draw=env.picture: seen.append(draw(observation)) or seen[-1]
+    played = film(SimpleNamespace(reset=lambda num_envs: None, act=act), env, 2, 1, [], fps=5.0)
+    env.close()
+    first, second = played.lengths[::2]
+    assert played.lengths.tolist() == [first, first, second, second]
+    assert played.returns[::2].tolist() == (-played.returns[1::2]).tolist()
+    assert len(seen) == first + second
+    assert all(np.any(one != next_one) for one, next_one in itertools.pairwise(seen))

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from seed_rl.extras.sharing import safetensors
 from seed_rl.system.archives import BadArchive
-from seed_rl.weights import safetensors
 
 ARRAYS = {
     "a/kernel": np.arange(6, dtype=np.float16).reshape(2, 3),

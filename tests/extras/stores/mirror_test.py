@@ -5,9 +5,10 @@ import os
 import fsspec
 import pytest
 
-from seed_rl.runs.mirror import Mirror, working_directory
-from seed_rl.system.object_store import CannotReach, ObjectStore
-from tests.support import stores
+from seed_rl.extras.stores.mirror import Mirror, working_directory
+from seed_rl.extras.stores.store import ObjectStore
+from seed_rl.runs.run_directory import CannotUse
+from tests.extras.stores import emulators
 
 
 @pytest.fixture(autouse=True)
@@ -18,10 +19,10 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def url(request, tmp_path):
     """A directory in an object store: in memory, unless the test is `of_every_kind`."""
-    return stores.directory(getattr(request, "param", "memory"), tmp_path / "store/run")
+    return emulators.directory(getattr(request, "param", "memory"), tmp_path / "store/run")
 
 
-of_every_kind = pytest.mark.parametrize("url", stores.KINDS, indirect=True)
+of_every_kind = pytest.mark.parametrize("url", emulators.KINDS, indirect=True)
 
 
 class FailingStore(ObjectStore):
@@ -51,7 +52,7 @@ def write(directory, name, data):
 def test_a_machine_without_a_place_for_the_mirror_says_so(url, tmp_path):
     (tmp_path / "cache").touch()
     sentence = rf"{url} can't be mirrored in {tmp_path}/cache/seed_rl \(Not a directory\)"
-    with pytest.raises(CannotReach, match=sentence), working_directory(url):
+    with pytest.raises(CannotUse, match=sentence), working_directory(url):
         pass
 
 
@@ -62,7 +63,7 @@ def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
         write(directory, "lock", b"")
         write(directory, "checkpoint-2.npz.partial", b"half of it")
-        with pytest.raises(CannotReach, match=f"another learner is running in {url}"):
+        with pytest.raises(CannotUse, match=f"another learner is running in {url}"):
             working_directory(url).__enter__()
     assert content(url) == {"metrics.jsonl": b"one\n", "checkpoints/checkpoint-1.npz": b"first"}
     assert not os.path.exists(directory), "nothing is left on this machine"
@@ -108,7 +109,7 @@ def test_a_bucket_writes_nowhere_but_into_the_directory(url, monkeypatch):
     store, root = fsspec.core.url_to_fs(url)
     monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/a/../../outside": {"type": "file"}})
     monkeypatch.setattr(store, "get_file", lambda *_: pytest.fail("something was fetched"))
-    with pytest.raises(CannotReach, match=f"^{url} can't be read: expected a file name inside of the directory, got "):
+    with pytest.raises(CannotUse, match=f"^{url} can't be read: expected a file name inside of the directory, got "):
         working_directory(url).__enter__()
 
 
@@ -124,7 +125,7 @@ def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_pa
 
     write(tmp_path / "here", "checkpoints/checkpoint-2.npz", b"second")
     with monkeypatch.context() as patched:
-        patched.setattr("seed_rl.system.object_store.shutil.copyfileobj", send_half)
+        patched.setattr("seed_rl.extras.stores.store.shutil.copyfileobj", send_half)
         with pytest.raises(SystemExit):
             mirror.push()
     assert len(content(url)) == 2, "half of the second is there"
@@ -137,7 +138,7 @@ def test_changes_are_sent_while_the_run_continues_even_if_the_store_fails_for_a_
     url, wait_for, caplog, monkeypatch
 ):
     store, (files, path) = FailingStore(url), fsspec.core.url_to_fs(f"{url}/metrics.jsonl")
-    monkeypatch.setattr("seed_rl.runs.mirror.ObjectStore", lambda _: store)
+    monkeypatch.setattr("seed_rl.extras.stores.mirror.ObjectStore", lambda _: store)
     with working_directory(url, seconds=0.02) as directory:
         write(directory, "metrics.jsonl", b"one\n")
         wait_for(lambda: f"files in {url} can't be written (division by zero): training continues" in caplog.text)
@@ -152,10 +153,10 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
     with working_directory(url) as directory:
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
     unreachable = pytest.raises(
-        CannotReach, match=f"{url} can't be written: division by zero; the end of the run is in {directory}"
+        CannotUse, match=f"{url} can't be written: division by zero; the end of the run is in {directory}"
     )
     with monkeypatch.context() as patched, unreachable:
-        patched.setattr("seed_rl.runs.mirror.ObjectStore", FailingStore)
+        patched.setattr("seed_rl.extras.stores.mirror.ObjectStore", FailingStore)
         with working_directory(url):
             write(directory, "checkpoints/checkpoint-2.npz", b"second")
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
@@ -165,5 +166,5 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
 
 
 def test_a_place_that_cannot_be_written_is_named_before_the_run():
-    with pytest.raises(CannotReach, match="file:///proc/nothing/run can't be (read|written): "):
+    with pytest.raises(CannotUse, match="file:///proc/nothing/run can't be (read|written): "):
         working_directory("file:///proc/nothing/run").__enter__()

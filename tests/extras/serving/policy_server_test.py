@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from seed_rl.actor.policy_client import PolicyClient
 from seed_rl.evaluation.policy import load_policy
-from seed_rl.evaluation.serving import PolicyServer
+from seed_rl.extras.serving.policy_client import PolicyClient
+from seed_rl.extras.serving.policy_server import PolicyServer
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.types import EnvOutput

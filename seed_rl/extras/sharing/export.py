@@ -14,13 +14,12 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from seed_rl import __version__
 from seed_rl.evaluation.policy import Policy
+from seed_rl.extras.sharing.published import ABOUT
 from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
 WEIGHTS = "policy.weights.h5"
 """File with the Keras weights of the acting network, loadable into a network of the same configuration."""
-ABOUT = "policy.json"
-"""File that describes the origin of the policy."""
 
 
 def export(policy: Policy, directory: str, batch: int) -> None:

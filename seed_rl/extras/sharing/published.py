@@ -1,0 +1,68 @@
+"""Published policies: folders with weights as safetensors beside the configuration, used like log directories."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from seed_rl.experiment.saved_config import SAVED
+from seed_rl.extras.sharing import pretrained, safetensors
+from seed_rl.foreign import json_object, open_file
+from seed_rl.system.archives import BadArchive
+from seed_rl.system.files import explained
+from seed_rl.system.host_memory import free_host_memory
+from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import CheckpointError
+
+WEIGHTS = "model.safetensors"
+"""Name of the file with the weights of a published policy."""
+ABOUT = "policy.json"
+"""Name of the file that describes the origin of a published or exported policy."""
+STATE = "counters.json"
+"""Name in the metadata of the weights of the JSON state that has their environment frames."""
+
+
+def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextManager[str] | None:
+    """Open a published policy, given its folder or the name of a pretrained one, as a `PolicySource` does.
+
+    Raises:
+      CheckpointError, in the context: the weights can't be read.
+    """
+    if not os.path.exists(place) and (pretrained.ROOT / place / ABOUT).is_file():
+        place = str(pretrained.ROOT / place)
+    return _as_log_directory(place) if os.path.isfile(os.path.join(place, WEIGHTS)) else None
+
+
+@contextlib.contextmanager
+def _as_log_directory(folder: str) -> Iterator[str]:
+    """Yield a temporary log directory with the weights as a checkpoint."""
+    with tempfile.TemporaryDirectory(prefix="seed_rl-policy-") as logdir:
+        os.mkdir(directory := os.path.join(logdir, "checkpoints"))
+        with explained(CheckpointError, f"{folder} can't be read"):
+            for name in (SAVED, ABOUT):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copy(os.path.join(folder, name), logdir)
+            checkpoints.save(directory, 0, *read(os.path.join(folder, WEIGHTS)), keep=1)
+        yield logdir
+
+
+def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read the weights of a published policy, and the state beside them.
+
+    Raises:
+      CheckpointError: the file can't be read.
+    """
+    with (
+        explained(CheckpointError, f"{path} is damaged", BadArchive),
+        explained(CheckpointError, f"{path} can't be read"),
+        open_file(path) as file,
+    ):
+        if (size := os.path.getsize(path)) > free_host_memory():
+            raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")
+        arrays, metadata = safetensors.load(file.read())
+    with explained(CheckpointError, f"{path} is not a policy: its {STATE} can't be read", ValueError):
+        return arrays, json_object(metadata.get(STATE, "").encode())

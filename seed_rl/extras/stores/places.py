@@ -1,0 +1,54 @@
+"""What a URL stands for: a run that is kept in an object store, and can be read from it."""
+
+import contextlib
+import fnmatch
+import os
+import tempfile
+from collections.abc import Iterator
+
+from seed_rl.experiment.saved_config import SAVED
+from seed_rl.extras.stores.mirror import working_directory
+from seed_rl.extras.stores.store import ObjectStore, check_writable, is_url, reaching
+from seed_rl.reporting import metrics
+from seed_rl.runs.keepers import Keeper
+from seed_rl.weights import checkpoints
+
+
+def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextManager[str] | None:
+    """Return a context with a temporary copy of what is read of the runs in a store; a `PolicySource`.
+
+    Fetched are settings, metrics and one checkpoint of the run at the URL, or without a checkpoint (`""`) settings and
+    metrics of all runs below it.
+    """
+    return _copied(place, checkpoint) if is_url(place) else None
+
+
+@contextlib.contextmanager
+def _copied(url: str, checkpoint: str | None) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
+        with reaching(url, "read"):
+            store = ObjectStore(url)
+            names = store.files()
+            pattern = f"checkpoints/{checkpoints.file_name(checkpoint)}"
+            last_part = os.path.basename if checkpoint == "" else str
+            read = [name for name in names if last_part(name) in (SAVED, metrics.FILE)]
+            for name in [*read, *fnmatch.filter(names, pattern)[-1:]]:
+                path = os.path.join(directory, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                store.fetch(name, path)
+        yield directory
+
+
+def check(url: str) -> str:
+    """Check that a run can be kept at a URL, and describe the place.
+
+    Raises:
+      CannotUse: the store can't be read or written.
+    """
+    with reaching(url, "read"):
+        files = ObjectStore(url).files()
+    check_writable(url)
+    return f"{url} is readable and writable and {f'has {len(files)} files' if files else 'empty'}"
+
+
+KEEPER = Keeper(is_url, working_directory, check)

@@ -1,0 +1,97 @@
+"""A run in an object store is read like one on this machine; no more is fetched than that takes."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from seed_rl.api import ConfigError, NoPolicy, load_policy, open_run
+from seed_rl.cli.main import main
+from seed_rl.studies.recorded import runs_with_returns
+from seed_rl.weights.warm_start import warm_start
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """Paths of what is fetched from `file://`, a store that needs no network."""
+    paths = []
+    get_file = LocalFileSystem.get_file
+
+    def get_and_note(store, path, *arguments, **options):
+        paths.append(path)
+        return get_file(store, path, *arguments, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "get_file", get_and_note)
+    return paths
+
+
+@pytest.fixture
+def run(saved_run):
+    """The directory of a run with a newer checkpoint, and much else."""
+    logdir = pathlib.Path(saved_run("catch/vtrace", "VTrace.hidden = 8")[0])
+    for name in ("best", "checkpoint-000000000008"):
+        shutil.copy(logdir / "checkpoints/checkpoint-000000000007.npz", logdir / f"checkpoints/{name}.npz")
+    (logdir / "checkpoints/replay-000000000009.npz").write_bytes(b"many gigabytes")
+    (logdir / "learner.log").write_text("much")
+    return logdir
+
+
+def test_one_checkpoint_is_fetched(run, fetched):
+    newest, chosen = "checkpoint-000000000008.npz", "checkpoint-000000000007.npz"
+    for checkpoint, name in ((None, newest), ("best", "best.npz"), ("7", chosen), (chosen, chosen)):
+        fetched.clear()
+        with open_run(f"file://{run}", checkpoint) as copy:
+            assert os.listdir(f"{copy}/checkpoints") == [name]
+        assert fetched == [f"{run}/config.json", f"{run}/checkpoints/{name}"]
+
+
+def test_eval_leaves_its_result_here(run, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["eval", f"--logdir=file://{run}", "--checkpoint=best", "--episodes=2", "--envs=2"]) == 0
+    assert os.listdir() == ["evaluation.json"]
+    written = json.loads(pathlib.Path("evaluation.json").read_text())
+    assert (written["logdir"], written["checkpoint"]) == (f"file://{run}", "best.npz")
+
+
+def test_anything_missing_or_damaged_in_a_store_is_named_by_its_url(run):
+    url = f"file://{run}"
+    assert load_policy(url).checkpoint == f"{url}/checkpoints/checkpoint-000000000008.npz"
+    with pytest.raises(NoPolicy, match=f"^{url}/no is not the log .* of a run: {url}/no/config.json is missing"):
+        load_policy(f"{url}/no")
+    damaged = run / "checkpoints/checkpoint-000000000008.npz"
+    damaged.write_bytes(damaged.read_bytes()[:-1000])
+    with pytest.raises(NoPolicy, match=f"^file://{damaged} is damaged"):
+        load_policy(url)
+    (run / "config.json").write_text('{"novelty": 1}')
+    with pytest.raises(NoPolicy, match=f"^{url}/config.json can't be used: "):
+        load_policy(url)
+
+
+def test_a_run_starts_with_weights_from_a_store(run, fetched, small_catch):
+    experiment = dataclasses.replace(
+        small_catch,
+        agent=dataclasses.replace(small_catch.agent, hidden=8),
+        init_from=f"file://{run}/checkpoints/best.npz",
+    )
+    sentence = warm_start(experiment.build_agent(), experiment)
+    assert sentence == f"starting with all weights of file://{run}/checkpoints/best.npz (700 frames)"
+    assert fetched == [f"{run}/config.json", f"{run}/checkpoints/best.npz"]
+
+
+def test_runs_in_a_store_are_found_from_metrics_and_settings_alone(tmp_path, fetched):
+    for name in ("cheap", "dear"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "metrics.jsonl").write_text('{"env_frames": 1, "episode_return": 2}\n')
+        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "checkpoints/checkpoint-000000000001.npz").write_bytes(b"much")
+    url = f"file://{tmp_path}"
+    assert [run.place for run in runs_with_returns([url])] == [f"{url}/cheap", f"{url}/dear"]
+    files = ("cheap/config.json", "cheap/metrics.jsonl", "dear/config.json", "dear/metrics.jsonl")
+    assert fetched == [f"{tmp_path}/{name}" for name in files]
+    with pytest.raises(ConfigError, match=f"^{url}/no neither is nor contains the log directory of a run"):
+        runs_with_returns([f"{url}/no"])

@@ -1,0 +1,23 @@
+"""Log directories that are not on this machine."""
+
+import pytest
+
+from seed_rl.api import CannotUse, ConfigError, open_run
+from seed_rl.runs import keepers
+from seed_rl.weights import policy_sources
+
+
+def test_without_a_neighbour_that_knows_it_a_url_is_refused(monkeypatch):
+    for module in (keepers, policy_sources):
+        monkeypatch.setattr(module, "declared", lambda group: [])
+    with pytest.raises(
+        CannotUse, match="^gs://a/run is a URL, and nothing here can keep a run there: expected a local"
+    ):
+        keepers.working_directory("gs://a/run", 30.0)
+    with (
+        pytest.raises(ConfigError, match="^gs://a/run is a URL, and nothing here can read a run from it"),
+        open_run("gs://a/run"),
+    ):
+        pass
+    with keepers.working_directory("runs/a", 30.0) as directory, open_run("runs/a") as found:
+        assert directory == found == "runs/a"
