@@ -13,9 +13,9 @@ import sys
 
 from seed_rl.extras.sharing import pretrained
 from seed_rl.reporting import metrics
-from seed_rl.studies.bundle import opened
 from seed_rl.studies.plot import plot_curves
 from seed_rl.system.native_output import load_tensorflow
+from seed_rl.weights.policy_sources import opened
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for `scripts`, which is not installed

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions, SameStep
     from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play
     from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
-    from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Inference, League, Logs, Replay
+    from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Inference, Logs, Replay
     from seed_rl.experiment.config_files import load as load_experiment
     from seed_rl.experiment.config_files import shipped_configs
     from seed_rl.experiment.optimizer import Optimizer
@@ -56,7 +56,7 @@ __all__ = [
     "Agent", "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotUse", "CheckpointError",
     "ConfigError", "ContinuousSpec", "Count", "Devices", "Disconnected", "DiscreteSpec", "Diverged", "EnvConfig",
     "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv",
-    "HostLost", "Hosts", "Inference", "League", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
+    "HostLost", "Hosts", "Inference", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
     "NoPolicy", "NonNegative", "OneOf", "Optimizer", "Place", "Played", "Policy", "Rejected",
     "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments", "SameStep",
     "SecurityError", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig",

@@ -16,7 +16,7 @@ SOURCES = {"seed_rl": "seed_rl", **{name: f"seed_rl.{name}" for name in ("agents
 """Folders at the root, and the packages that they install as."""
 
 LAYERS = (
-    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.foreign"),
+    ("seed_rl", "seed_rl.errors", "seed_rl.types", "seed_rl.settings", "seed_rl.foreign"),
     ("seed_rl.system",),
     ("seed_rl.specs", "seed_rl.experiment.optimizer"),
     ("seed_rl.rl",),
@@ -36,7 +36,6 @@ LAYERS = (
     ("seed_rl.buffers",),
     ("seed_rl.experiment", "seed_rl.configs"),
     ("seed_rl.inference",),
-    ("seed_rl.journal",),
     ("seed_rl.reporting",),
     ("seed_rl.weights",),
     ("seed_rl.learner",),

@@ -7,15 +7,8 @@ from typing import Any, NamedTuple
 
 from seed_rl.cli.flags import Flag, FlagValues
 from seed_rl.envs.base import EnvironmentFailed
+from seed_rl.errors import Failure, UsageError
 from seed_rl.system.entry_points import declared
-
-
-class UsageError(Exception):
-    """The command line is wrong; one sentence."""
-
-
-class Failure(Exception):
-    """The command could not do its work; one sentence."""
 
 
 class Command(NamedTuple):

@@ -23,7 +23,6 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import printable
-from seed_rl.journal.file import JournalError
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
@@ -56,7 +55,7 @@ ENTRY_POINTS = "seed_rl.commands"
 """The entry-point group in which packages, the neighbours in `seed_rl.extras` among them, declare further commands."""
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
-    *(flags.Error, UsageError, ConfigError, JournalError),
+    *(flags.Error, UsageError, ConfigError),
     *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotUse, CheckpointError, SecurityError),
 )
 

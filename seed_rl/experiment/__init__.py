@@ -1,7 +1,6 @@
 """Every setting of an experiment, its files and its sizes."""
 
 from seed_rl.experiment.experiment import Actors, ConfigError, Devices, Experiment, Inference, Replay
-from seed_rl.experiment.league import League
 from seed_rl.experiment.logs import Logs
 
-__all__ = ["Actors", "ConfigError", "Devices", "Experiment", "Inference", "League", "Logs", "Replay"]
+__all__ = ["Actors", "ConfigError", "Devices", "Experiment", "Inference", "Logs", "Replay"]

@@ -7,14 +7,14 @@ import pkgutil
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from typing import Any
 
 from seed_rl import agents
 from seed_rl.envs import registry
-from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment import ConfigError, Experiment, opponents
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
+from seed_rl.system.entry_points import declared
 
 SAVED = "config.json"
 """Name of the file in a log directory with every setting by dotted name."""
@@ -114,9 +114,10 @@ def _as_tuples(value: Any) -> Any:
 
 def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
     """Find the class named `kind`, among those installed or imported, that is a valid value for a setting."""
-    for suite in metadata.entry_points(group=registry.ENTRY_POINTS) if setting == "env" else ():
-        if suite.attr == kind:
-            suite.load()
+    group = {"env": registry.ENTRY_POINTS, "league": opponents.ENTRY_POINTS}.get(setting)
+    for entry in declared(group) if group else ():
+        if entry.attr == kind:
+            entry.load()
     for agent in pkgutil.iter_modules(agents.__path__, "seed_rl.agents."):
         if agent.ispkg and setting == "agent":
             importlib.import_module(agent.name)

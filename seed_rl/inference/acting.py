@@ -1,8 +1,5 @@
 """Central inference on one device: from actors' requests to finished unrolls in a store."""
 
-import dataclasses
-from collections.abc import Sequence
-
 import numpy as np
 
 from seed_rl.agents.base import Agent
@@ -10,10 +7,9 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import Unrolls, UnrollStore
 from seed_rl.experiment import Inference
 from seed_rl.experiment.sizes import Sizes
-from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.cursor import UnrollCursor
-from seed_rl.inference.opponents import Opponents, Seats
 from seed_rl.inference.order import FREE, Order
+from seed_rl.inference.players import AGENT_ALONE, Players
 from seed_rl.inference.thread import ActingThread
 
 
@@ -32,7 +28,7 @@ class Acting:
         devices: tuple[str, str] = ("", ""),
         order: Order = FREE,
         number: int = 0,
-        league: tuple[Seats, Sequence[Agent]] | None = None,
+        players: Players = AGENT_ALONE,
     ):
         """
         Args:
@@ -44,37 +40,20 @@ class Acting:
             default.
           order: order of this device's batches.
           number: number of this device among the inference devices.
-          league: seats of opponents, and agents on the device that act for them.
+          players: who plays.
         """
         device, store_device = devices
         pool = SlotPool(sizes.num_slots)
         store = UnrollStore(agent.step_spec, sizes.length, sizes.num_slots, store_device)
         self.unrolls = Unrolls(store, pool, UnrollQueue(sizes.queue_capacity))
-        own_sizes = sizes
-        if league is not None:  # of a full batch, opponents may have a quarter
-            batches = {*sizes.act_batches, -(-3 * sizes.max_batch // 4)}
-            own_sizes = dataclasses.replace(sizes, act_batches=tuple(sorted(batches)))
-        self.act_step = ActStep(agent, store, own_sizes, seed, device)
-        self.opponents: Opponents | None = None
-        if league is not None:
-            self.opponents = Opponents(self.act_step, league[1], sizes, league[0], seed, device, number)
-        recorded = np.arange(sizes.num_envs) < sizes.num_training_envs
-        self.cursor = UnrollCursor(
-            recorded & ~self.opponents.rows if self.opponents else recorded,
-            sizes.length,
-            sizes.stride,
-            pool,
-            inference.stagger_unrolls,
-        )
+        self.act_step = players.act_step(agent, store, sizes, seed, device, number)
+        env_ids = np.arange(sizes.num_envs)
+        recorded = (env_ids < sizes.num_training_envs) & ~players.replaced(env_ids)
+        self.cursor = UnrollCursor(recorded, sizes.length, sizes.stride, pool, inference.stagger_unrolls)
         own_envs = len(range(number, sizes.num_envs, sizes.num_devices))
         batcher = order.batcher(number, sizes.max_batch, inference.max_wait_ms / 1000, own_envs)
-        self.thread = ActingThread(
-            self.opponents or self.act_step, self.cursor, self.unrolls.queue, batcher, order, number
-        )
+        self.thread = ActingThread(self.act_step, self.cursor, self.unrolls.queue, batcher, order, number)
 
     def warm_up(self) -> None:
-        """Compile the act step for the largest batch, or with opponents for every batch."""
-        if self.opponents is None:
-            self.act_step.warm_up(self.act_step.batch_sizes[-1:])
-        else:
-            self.opponents.warm_up()
+        """Compile the act step for the largest batch."""
+        self.act_step.warm_up(self.act_step.batch_sizes[-1:])

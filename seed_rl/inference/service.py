@@ -5,10 +5,11 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 
+from seed_rl.errors import Failure
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
-from seed_rl.inference.order import FREE, Order, OrderFailed
+from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.hosts import HostLog
@@ -70,11 +71,11 @@ class CentralInference(Service):
         """Raise the failure of a thread, if one has failed.
 
         Raises:
-          OrderFailed: a thread can't keep the prescribed order.
+          Failure: a thread can't keep the order.
           RuntimeError: a thread has failed for another reason.
         """
         failure = next((thread.failure for thread in self.threads if thread.failure is not None), None)
-        if isinstance(failure, OrderFailed):
+        if isinstance(failure, Failure):
             raise failure
         if failure is not None:
             raise RuntimeError(f"inference failed: {failure}") from failure

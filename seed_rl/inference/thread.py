@@ -15,7 +15,6 @@ from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.episodes import EpisodeTracker
-from seed_rl.inference.opponents import Opponents
 from seed_rl.inference.order import FREE, Order
 from seed_rl.transport.streams import Request
 
@@ -64,7 +63,7 @@ class ActingThread:
     If it fails, `failure` holds the exception and the unroll queue is closed, which wakes the learner.
     """
 
-    act_step: ActStep | Opponents
+    act_step: ActStep
     cursor: UnrollCursor
     queue: UnrollQueue
     batcher: Batcher

@@ -4,21 +4,17 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-import tensorflow as tf
-
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
-from seed_rl.inference.opponents import Seats
 from seed_rl.inference.order import FREE, Order
+from seed_rl.inference.players import AGENT_ALONE, Players
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.listening import actor_settings
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import JoinedSource, Source, new_source
-from seed_rl.weights.checkpoints import name_variables
-from seed_rl.weights.league import Pool
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +36,7 @@ def assemble(
     seed: int,
     replicas: Replicas,
     order: Order = FREE,
-    pool: Pool | None = None,
+    players: Players = AGENT_ALONE,
 ) -> Assembly:
     """Build central inference and the batch source it feeds, with a seed that is different for each start of a run.
 
@@ -57,12 +53,7 @@ def assemble(
         sharers = len(devices) - number  # of the host's memory: stores before this one have theirs
         place = place_store(sizes, replay.placement if replay else "device", device, sharers)
         store_device = place if replay else device  # without a replay, only checked to fit
-        league = None
-        if experiment.league is not None:
-            with tf.device(device):
-                frozen = [experiment.build_agent() for _ in range(experiment.league.sets)]
-            league = Seats(experiment.env.players, experiment.env.home_players, experiment.league), frozen
-        one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device), order, number, league)
+        one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device), order, number, players)
         acting.append(one)
         store = one.unrolls.store
         read = replicas.reader(store, number)
@@ -72,9 +63,9 @@ def assemble(
         training, evaluation = actors.num_training_envs, actors.num_eval_envs
         _log.info("environments: %d for training (ids 0..%d), %d for evaluation", training, training - 1, evaluation)
     membership = order.membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, len(acting))
-    players = experiment.env.players
     threads = [one.thread for one in acting]
-    service = CentralInference(actor_settings(experiment), agent.env_spec, membership, threads, order, players)
+    settings = actor_settings(experiment)
+    service = CentralInference(settings, agent.env_spec, membership, threads, order, experiment.env.players)
 
     def refresh(learner_updates: int, env_frames: int) -> None:
         for one in acting:
@@ -83,9 +74,6 @@ def assemble(
             copy_weights()
             for one in acting:
                 one.cursor.version = learner_updates
-            if pool is not None:
-                opponents = [one.opponents for one in acting if one.opponents is not None]
-                weights = name_variables("agent", agent.variables)
-                pool.refresh(learner_updates, env_frames, weights, opponents, seed)
+            players.refresh(learner_updates, env_frames, agent, seed)
 
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)

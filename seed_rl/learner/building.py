@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import FREE, Order
+from seed_rl.inference.players import AGENT_ALONE
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.collectives import NO_OTHERS, Link
 from seed_rl.learner.learner import Learner
@@ -22,7 +22,6 @@ from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.system import devices
 from seed_rl.transport.server import ActorServer
 from seed_rl.weights.checkpoints import name_variables
-from seed_rl.weights.league import Pool
 from seed_rl.weights.warm_start import warm_start
 
 _log = logging.getLogger(__name__)
@@ -62,8 +61,10 @@ def build_learner(
     if experiment.agent.for_device() != experiment.agent:
         _log.info("computing in %s: %s", *devices.native_dtype())
 
-    pool = Pool(os.path.join(logdir, "league"), experiment.league) if experiment.league else None
-    progress = Progress(experiment.actors.num_training_envs, pool)
+    players = AGENT_ALONE
+    if experiment.league is not None:
+        players = experiment.league.build(experiment, logdir, len(replicas.inference_devices))
+    progress = Progress(experiment.actors.num_training_envs, players)
     saver = Saver(logdir, experiment.logs, variables, progress, replicas.is_first)
     restored_from = saver.restore()
     if experiment.init_from and replicas.is_first:
@@ -75,9 +76,9 @@ def build_learner(
 
     order.began(counters.learner_updates, counters.env_frames, variables)
     seed = _seed(experiment.seed, counters.learner_updates, link.hosts.index)
-    assembly = assemble(experiment, agent, seed, replicas, order, pool)
+    assembly = assemble(experiment, agent, seed, replicas, order, players)
     assembly.refresh(counters.learner_updates, counters.env_frames)
-    progress.attach(assembly.service, assembly.acting[0].opponents)
+    progress.attach(assembly.service)
     saver.attach(assembly.source.snapshot, restored_from is not None, order)
     return Learner(
         experiment=experiment,

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from seed_rl.foreign import number
-from seed_rl.inference.opponents import Opponents
+from seed_rl.inference.players import AGENT_ALONE, Players
 from seed_rl.inference.service import CentralInference
 from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
-from seed_rl.weights.league import Pool
 
 _MOST_NUMBERS = 64  # metrics about episodes
 
@@ -42,30 +41,29 @@ class Counters:
 class Progress:
     """Counters, and windows over the latest episodes of training and evaluation environments."""
 
-    def __init__(self, num_training_envs: int, pool: Pool | None = None):
-        """The training environments have the lowest ids; the members of a league's pool are saved with the rest."""
+    def __init__(self, num_training_envs: int, players: Players = AGENT_ALONE):
+        """The training environments have the lowest ids; the state of the players is saved with the rest."""
         self.counters = Counters()
-        self._num_training_envs, self._pool = num_training_envs, pool
+        self._num_training_envs, self._players = num_training_envs, players
         self._service: CentralInference | None = None
-        self._opponents: Opponents | None = None
         self._numbers: collections.defaultdict[str, collections.deque[float]] = collections.defaultdict(
             lambda: collections.deque(maxlen=RECENT_EPISODES)
         )
         self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
         self._evaluated = 0
 
-    def attach(self, service: CentralInference, opponents: Opponents | None = None) -> None:
+    def attach(self, service: CentralInference) -> None:
         """Follows the episodes and counts of this start of the run, except for episodes of opponents."""
-        self._service, self._opponents = service, opponents
+        self._service = service
 
     def _add_episodes(self) -> None:
         for episodes in self._service.take_episodes() if self._service else ():
             evaluated = episodes.env_ids >= self._num_training_envs
-            own = True if self._opponents is None else ~self._opponents.rows[episodes.env_ids]
+            own = ~self._players.replaced(episodes.env_ids)
             for prefix, which in (("", ~evaluated & own), ("eval/", evaluated & own)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
         for env_id, name, value in self._service.take_numbers() if self._service else ():
-            if self._opponents is not None and self._opponents.rows[env_id]:
+            if self._players.replaced(np.array(env_id)):
                 continue
             metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
             if metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
@@ -73,11 +71,9 @@ class Progress:
 
     def new_evaluation(self) -> float | None:
         """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest
-        30; None if there are fewer than ten, or if their opponents change with a league."""
-        if self._pool is not None:
-            return None
+        30; None if there are fewer than ten, or if they can't be compared."""
         window = self._windows["eval/"]
-        if (new := window.count - self._evaluated) < EVALUATION:
+        if (new := window.count - self._evaluated) < EVALUATION or not self._players.evaluates:
             return None
         self._evaluated = window.count
         return window.means(new)["episode_return"]
@@ -91,22 +87,20 @@ class Progress:
         return counters
 
     def gauges(self) -> dict[str, float]:
-        """Means over the recent episodes; counts of all, and summed returns in training; gauges of the league."""
+        """Means over the recent episodes; counts of all, and summed returns in training; gauges of the players."""
         self._add_episodes()
         training, evaluation = self._windows[""], self._windows["eval/"]
         means = {f"{prefix}{name}": mean for prefix, own in self._windows.items() for name, mean in own.means().items()}
         numbers = {name: float(np.mean(values)) for name, values in self._numbers.items()}
-        league = self._pool.gauges() if self._pool else {}
         counts = {"episodes": training.count, "total_return": training.total_return}
         evaluations = {"eval/episodes": evaluation.count} if evaluation.count else {}
-        return {**means, **numbers, **league, **counts, **evaluations}
+        return {**means, **numbers, **self._players.gauges(), **counts, **evaluations}
 
     def get_state(self) -> dict[str, Any]:
         """The state for `set_state`, as JSON values."""
         self._add_episodes()
         windows = {f"{prefix}episodes": window.get_state() for prefix, window in self._windows.items()}
-        league = {"league": self._pool.get_state()} if self._pool else {}
-        return {"counters": self.totals(), **windows, **league}
+        return {"counters": self.totals(), **windows, **self._players.get_state()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes a state of `get_state`.
@@ -117,8 +111,7 @@ class Progress:
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
         self._evaluated = self._windows["eval/"].count
-        if self._pool is not None:
-            self._pool.set_state(state["league"])
+        self._players.set_state(state)
         counters = Counters(**state["counters"])
         for field in dataclasses.fields(counters):
             value = number(vars(counters), field.name)

@@ -41,8 +41,6 @@ METRICS = {
     ),
     "replay/size": Metric("replay/size", "sequences", "sequences currently in the replay"),
     "replay/ratio": Metric("replay/ratio", "", "mean number of samples per inserted sequence"),
-    "league/score": Metric("league/score", "share", "mean of the last 200 results against members; a draw is 0.5"),
-    "league/members": Metric("league/members", "members", "past policies in the league"),
     "progress/env_frames": Metric(
         "env_frames", "frames", "frames trained on (at first: acted), including repeats; x-axis"
     ),

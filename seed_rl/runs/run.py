@@ -25,7 +25,6 @@ from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.keepers import working_directory
 from seed_rl.runs.local_actors import ActorThreads, LocalActors
-from seed_rl.runs.recording import repeatable
 from seed_rl.runs.run_directory import CannotUse, run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, explained, socket_directory
@@ -76,18 +75,13 @@ class Run:
     """`gpu` or `tpu`: refuse to train without one; "": train on what there is."""
     hosts: Hosts = ALONE
     """Learner hosts that train together; all but the first write into a subdirectory of `logdir`."""
-    record: bool = False
-    """Record the run in a journal, from which `seed_rl replay` reproduces it bit for bit."""
-    synchronous: bool = False
-    """Let acting and learning alternate, which makes two runs of one experiment equal."""
-    order: Order = FREE
-    """Order of acting and learning that a replay prescribes."""
+    order: Callable[[Experiment, str], Order] = lambda experiment, directory: FREE
+    """Returns the order of acting and learning for a learner, given the directory of the run on this machine."""
     sinks: Sequence[FurtherSink] = ()
     """Functions that open further sinks for metrics and films, on the first host."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
-    _served_at: str = dataclasses.field(default="", init=False)  # address once a server has been started
     _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
     _cleanup: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack, init=False)
 
@@ -116,7 +110,7 @@ class Run:
           CannotUse: the directory can't be written, or another learner is running in it.
         """
         allow_many_files()
-        check_run(self.experiment, self.hosts.count, self.record or self.synchronous)
+        check_run(self.experiment, self.hosts.count)
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:
@@ -166,48 +160,33 @@ class Run:
             yield from self._train(stopped)
 
     def _train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
+        while (yield from self._train_with_learner(stop)):
+            gc.collect()  # the memory of this learner, which the next one needs
+
+    def _train_with_learner(self, stop: Stop) -> Generator[dict[str, float], None, bool]:
+        """Train with one learner and its actors; return whether the order wants others to continue."""
+        started = time.monotonic()
         actors = self._new_actors()
         stopping = StopIf(lambda: actors.failed is not None or stop.is_set())
-        started = time.monotonic()
         with contextlib.ExitStack() as cleanup:
+            address = self.address or f"unix:{cleanup.enter_context(socket_directory())}/learner.sock"
             cleanup.callback(actors.stop)
-            server = self._listen(cleanup)
-            actors.start(self._served_at)  # they build their environments while TensorFlow loads
+            server = loading_server(self.experiment, address, self.security)
+            cleanup.callback(server.stop, grace=0.5)
+            address = server.start()
+            actors.start(address)  # they build their environments while TensorFlow loads
             link = self._connect(stopping)
             if link is None:
-                return
-            while (yield from self._train_part(stop, stopping, link, server, actors, started)):
-                started = time.monotonic()
-                server = self._listen(cleanup)
-                gc.unfreeze()  # the learner of this part, whose memory the next one needs
-                gc.collect()
-
-    def _listen(self, cleanup: contextlib.ExitStack) -> ActorServer:
-        """Start the server of a learner, at the address of the one before it if there was one."""
-        if not self._served_at:
-            self._served_at = self.address or f"unix:{self._cleanup.enter_context(socket_directory())}/learner.sock"
-        server = loading_server(self.experiment, self._served_at, self.security)
-        cleanup.callback(server.stop, grace=0.5)
-        self._served_at = server.start()
-        return server
-
-    def _train_part(
-        self, stop: Stop, stopping: Stop, link: Link, server: ActorServer, actors: Fleet, started: float
-    ) -> Generator[dict[str, float], None, bool]:
-        """Train with one learner; return whether a recorded run continues with another one."""
-        gc.freeze()  # spares the collector the many objects of the imported modules
-        with contextlib.ExitStack() as cleanup:
-            order = self.order
-            if self.record or self.synchronous:
-                order = cleanup.enter_context(
-                    repeatable(self.experiment, self._directory, self.record, self.synchronous)
-                )
+                return False
+            gc.freeze()  # spares the collector the many objects of the imported modules
+            cleanup.callback(gc.unfreeze)
+            order = self.order(self.experiment, self._directory)
+            cleanup.callback(order.close)
             learner = self._new_learner(server, link, order)
+            frames = learner.counters.env_frames
             if learner.finished:
-                done = f"{learner.counters.env_frames} of {self.experiment.total_frames} frames"
-                _log.warning(
-                    "the run in %s is finished (%s); to continue it, raise Experiment.total_frames", self.logdir, done
-                )
+                finished = "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames"
+                _log.warning(finished, self.logdir, frames, self.experiment.total_frames)
                 return False
 
             def leave(error: type[BaseException] | None, *_: object) -> None:
@@ -218,15 +197,14 @@ class Run:
             cleanup.push(leave)
             learner.admit()
             if learner.restored_from:
-                _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
-            _log.info("serving actors at %s after %.1f s", _with_numbers(self._served_at), time.monotonic() - started)
+                _log.info("continuing from %s at %d frames", learner.restored_from, frames)
+            _log.info("serving actors at %s after %.1f s", _with_numbers(address), time.monotonic() - started)
             yield from learner.train(stopping, self.on_update)
             if actors.failed is not None:
                 raise actors.failed
-            cleanup.close()
-            frames, updates = learner.counters.env_frames, learner.counters.learner_updates
-            _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
-            return self.record and not learner.finished and not stopping.is_set()
+        frames, updates = learner.counters.env_frames, learner.counters.learner_updates
+        _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
+        return order.goes_on and not learner.finished and not stop.is_set()
 
     def _connect(self, stop: Stop) -> Link | None:
         """Connect to the other learner hosts; return None if `stop` was set before all had joined."""
@@ -270,18 +248,14 @@ class Run:
         return ActorThreads(count if self.actors == THREADS else 0, logs)
 
 
-def check_run(experiment: Experiment, hosts: int, to_repeat: bool) -> None:
-    """Check that a number of learner hosts can train an experiment, and if wanted in a way that can be repeated.
+def check_run(experiment: Experiment, hosts: int) -> None:
+    """Check that a number of learner hosts can train an experiment.
 
     Raises:
-      ConfigError: it can't.
+      ConfigError: they can't.
     """
     if experiment.league and hosts > 1:
         raise ConfigError(f"a league needs a single learner host, this run has {hosts}")
-    if to_repeat and hosts > 1:
-        raise ConfigError(f"a run of {hosts} learner hosts can't be recorded or synchronous, only one of a single host")
-    if to_repeat and not experiment.env.repeatable:
-        raise ConfigError(f"{experiment.env.title} does not repeat an episode for the same seed and actions")
 
 
 def _with_numbers(address: str) -> str:

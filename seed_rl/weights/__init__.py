@@ -1,1 +1,1 @@
-"""Weights on disk: checkpoints, what a new run takes from an old one, and the members of a league."""
+"""Weights on disk: checkpoints, and what a new run takes from an old one."""

@@ -18,8 +18,11 @@ NEIGHBOURS = sorted(path.parent.name for path in WING.glob("*/__init__.py"))
 
 
 def without(names, target):
-    """Copy the tree without some neighbours and their tests; return a function that runs Python there."""
+    """Copy the tree without some neighbours, their tests and experiments; return a function that runs Python there."""
     left_out = [f"{folder}/{name}" for name in names for folder in (WING, ROOT / "tests/extras")]
+    imports = [f"import seed_rl.extras.{name}." for name in names]
+    experiments = [(path, path.read_text(encoding="utf-8")) for path in (ROOT / "configs").rglob("*.gin")]
+    left_out += [str(path) for path, text in experiments if any(line in text for line in imports)]
 
     def ignored(folder, entries):
         return [entry for entry in entries if entry == "__pycache__" or f"{folder}/{entry}" in left_out]

@@ -7,7 +7,6 @@ from typing import Any
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import POLICY_OPTIONS, PolicyOption, UsageError, check_outputs
-from seed_rl.studies import bundle
 from seed_rl.system.entry_points import declared
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints
@@ -71,13 +70,13 @@ def usable_run(
     working directory if `place` isn't one on this machine. Only the latter may exist without `--overwrite`.
 
     Raises:
-      UsageError, ConfigError, CheckpointError, JournalError: a flag or the policy is unusable.
+      UsageError, ConfigError, CheckpointError: a flag or the policy is unusable.
     """
     given = values.output if "output" in values else None
     given = [given] if isinstance(given, str) else given
     if given:
         check_outputs(given, values.overwrite, directories)
-    with bundle.opened(place) as unpacked, opened(unpacked, values.checkpoint) as logdir:
+    with opened(place, values.checkpoint) as logdir:
         checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
         own = logdir if logdir == place else ""
         outputs = given or [os.path.join(own, name) for name in names]

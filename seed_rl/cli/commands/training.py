@@ -11,9 +11,6 @@ from seed_rl.cli.command import Failure, UsageError, command, run_options
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, continue_run, load, logdir_of
 from seed_rl.cli.display import RunDisplay
 from seed_rl.experiment import Experiment
-from seed_rl.inference.order import OrderFailed
-from seed_rl.journal.file import JournalError
-from seed_rl.journal.segments import Differs
 from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, find_hosts
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
@@ -26,7 +23,7 @@ from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.weights.checkpoints import CheckpointError
 
 OPTIONS = run_options()
-_FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError, OrderFailed)
+_FAILURES = (ActorFailed, CheckpointError, HostLost)
 _RUN = flags.group(
     "the run",
     flags.directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
@@ -87,7 +84,7 @@ def train(values: flags.FlagValues, *files: str) -> int:
                 raise UsageError("--num_learners starts all learner hosts, and --learner_hosts names them: give one")
             if not values.trusted_network:
                 raise UsageError(f"--num_learners={values.num_learners} needs --trusted_network: {NOT_SECURED}")
-            check_run(experiment, values.num_learners, False)
+            check_run(experiment, values.num_learners)
         return _train_on_ray(values, experiment)
     for flag in ("ray_address", "min_actors", "actor_cpus", "num_learners"):
         if values[flag].present:

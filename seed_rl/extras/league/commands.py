@@ -38,8 +38,8 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
     with opened(first) as logdir:
         checkpoints.find(logdir, None)  # a mistake needs no TensorFlow
         load_tensorflow()
-        from seed_rl.evaluation import matches
         from seed_rl.evaluation.policy import experiment_of
+        from seed_rl.extras.league import matches
 
         game = experiment_of(logdir).env
     played = []

@@ -122,8 +122,6 @@ def ray_run(
             security=learner,
             native_log=True,
             accelerator=values.accelerator or "",
-            record=values.record,
-            synchronous=values.synchronous,
             hosts=hosts,
             others=others,
         )

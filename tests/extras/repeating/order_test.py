@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from seed_rl.buffers.slots import UnrollQueue
-from seed_rl.experiment import config_files
-from seed_rl.inference.order import OrderFailed, Synchronous
-from seed_rl.journal import file, segments
-from seed_rl.journal.difference import difference
-from seed_rl.journal.file import JournalError
-from seed_rl.journal.recorded import Recorded
-from seed_rl.journal.replayed import Replayed
-from seed_rl.journal.segments import Differs
-from seed_rl.runs import recording, replay
+from seed_rl.experiment import Logs, config_files
+from seed_rl.extras.repeating import file, recording, replay, segments
+from seed_rl.extras.repeating.file import JournalError
+from seed_rl.extras.repeating.prescribed import OrderFailed, Replayed, Synchronous
+from seed_rl.extras.repeating.recording import Recorded
+from seed_rl.extras.repeating.segments import Differs
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused
@@ -54,7 +51,7 @@ def journal(tmp_path):
     path = str(tmp_path / file.NAME)
     for begin, acts in ((0, ((0, 1), (1,), (1, 0))), (1, ((0,), (1,)))):
         writer = file.Writer(path)
-        order = Recorded(writer, START, every=1)
+        order = Recorded(writer, START, Logs(digest_updates=1))
         order.began(begin, 100 * begin, weights(begin))
         membership = order.membership(4, 7 + begin, 60.0, 1)
         order.batcher(0, 4, 0.0, 4)
@@ -84,7 +81,7 @@ def test_a_journal_is_read_as_it_was_written(journal):
 
 
 def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
-    order = Replayed(segments.load(journal)[0], check=True)
+    order = Replayed(segments.load(journal)[0])
     batcher = order.batcher(0, 4, 0.0, 4)
     refresh(order)
     membership = order.membership(4, 0, 60.0, 1)
@@ -138,7 +135,7 @@ def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_th
 
 
 def test_a_run_ends_with_its_part_and_a_replay_with_its_segment_or_before(journal, tmp_path):
-    order = Recorded(file.Writer(str(tmp_path / "other.gz")), START, every=1, part_frames=100)
+    order = Recorded(file.Writer(str(tmp_path / "other.gz")), START, Logs(digest_updates=1, keep_every_frames=100))
     order.began(7, 150, weights(7))
     assert [order.ended(8, frames) for frames in (199, 200)] == [False, True]
     first, _ = segments.load(journal)
@@ -179,42 +176,48 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
     too_early.join(within(10))
 
 
-def test_the_first_difference_is_named(journal):
-    lines = [*file.Lines(journal)]
-    assert difference(lines, lines) == ""
-    changed = [line.replace('"batch_size":8', '"batch_size":9') for line in lines]
-    assert difference(lines, changed) == "all of it is equal; settings batch_size is 8 and 9"
-    for number, line in enumerate(lines):
-        if (word := line.partition(" ")[0]) == "digest":
-            assert difference(lines, [*lines[:number], *lines[number + 1 :]]) == "", "of a checkpoint"
-            continue
-        other = [*lines[:number], *lines[number + 1 :]]
-        assert difference(lines, other).startswith("after "), word
-        assert "the first journal ends" in difference(lines[:number], lines)
-    digest = lines.index(next(line for line in lines if line.startswith("digest 2")))
-    other = [*lines[:digest], lines[digest][:-4] + "0000", *lines[digest + 1 :]]
-    assert difference(lines, other) == "after 2 updates, agent/kernel differs"
+def test_the_first_difference_is_named(journal, tmp_path):
+    lines = [*file.read(journal)]
 
+    def difference(changed):
+        path = tmp_path / "changed.gz"
+        path.unlink(missing_ok=True)
+        writer = file.Writer(str(path))
+        for line in changed:
+            writer.write(line)
+        writer.close()
+        return segments.difference(segments.load(journal), segments.load(str(path)))
 
-def test_a_beginning_ends_with_a_checkpoint_after_its_update(journal, tmp_path):
-    lines = [*file.Lines(journal)]
-    for update, starts in ((1, 1), (2, 2), (3, 2)):
-        kept = [*segments.beginning(lines, update)]
-        assert kept == lines[: len(kept)]
-        assert kept[-1] == "weights"
-        assert sum(line.startswith("run ") for line in kept) == starts
+    assert difference(lines) == ""
+    changed = [line.replace('"batch_size": 8', '"batch_size": 9') for line in lines]
+    assert difference(changed) == "all of it is equal; settings batch_size is 8 and 9"
+    digest = next(line for line in lines if line.startswith("digest 2"))
+    assert difference([line for line in lines if line != digest]) == "", "of a checkpoint"
+    for old, new, sentence in (
+        (digest, digest[:-4] + "0000", "after 2 updates, agent/kernel differs"),
+        ("act 0 1 0", "act 0 0 1", r"after 2 updates, inference batches are of the groups (1, 0) and (0, 1)"),
+        ("act 0 1 0", "weights", r"after 2 updates, inference batches are of the groups (1, 0) and 'new weights'"),
+        ("[[0, 1], 7]", "[[0, 1], 8]", "after 0 updates, the environments of actor 0 differ"),
+        ('"frames": 100', '"frames": 99', "after 1 updates, learners start at updates and frames (1, 100) and (1, 99)"),
+    ):
+        changed = "\n".join(lines).replace(old, new, 1)
+        assert changed != "\n".join(lines)
+        assert difference(changed.splitlines()) == sentence
+    end = next(number for number, line in enumerate(lines) if number and line.startswith("run "))
+    assert difference(lines[:end]) == "after 1 updates, the second journal ends"
+    assert "'the end'" in difference(lines[:-2])
 
 
 def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
-    lines = [*file.Lines(journal)]
+    lines = [*file.read(journal)]
     edits = (
-        ('"numpy":"', '"numpy":"0', "can't be replayed here: it was recorded with numpy 0"),
-        (f'"processor":"{processor()}', '"processor":"Abacus', "the processor Abacus.*, here is the processor "),
+        ('"numpy": "', '"numpy": "0', "can't be replayed here: 'numpy' was '0"),
+        (f'"processor": "{processor()}', '"processor": "Abacus', "'processor' was 'Abacus.*', here it is '"),
         ("digest 1 ", "digest 2 ", "has a gap: its run continued to update 1 unrecorded"),
-        ('"updates":0', '"updates":5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
+        ('"updates": 0', '"updates": 5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
         ("act 0 1", "act zero", "line 7 of .* is not understood: ValueError"),
         ("act 0 1", "act 0 2", "line 7 of .* is not understood: IndexError"),
-        ('"threads":2', '"threads":1e9', "line 0 of .* is not understood: ValueError"),
+        ('"threads": 2', '"threads": 1e9', "line 0 of .* is not understood: ValueError"),
         ('"variables"', '"variable"', "line 0 of .* is not understood: KeyError"),
     )
     for number, (old, new, sentence) in enumerate(edits):
@@ -249,31 +252,17 @@ def test_only_packages_of_the_runs_own_suite_have_to_be_the_same(tmp_path):
     assert all(todo(env, **others) for env in (catch, atari, halfcheetah, pendulum))
     pool = {**pendulum, "env.envpool": True}
     for env, package in ((atari, "ale-py"), (halfcheetah, "mujoco"), (pool, "envpool"), (catch, "numpy")):
-        with pytest.raises(JournalError, match=f"recorded with {package} 0.9, here is {package} "):
+        with pytest.raises(JournalError, match=f"'{package}' was '0.9', here it is "):
             todo(env, **{package: "0.9"})
-
-
-def test_a_difference_between_machines_is_named_by_what_matters():
-    here = {"threads": 2, "onednn": True, "instructions": ["avx2", "amx_bf16"], "environment": {"XLA_FLAGS": "a"}}
-    replay._check_equal({"threads": 2, "environment": {"XLA_FLAGS": "a"}}, here, "it")  # before there were others
-    for there, sentence in (
-        ({"instructions": ["avx2", "avx512f"]}, "instructions avx512f, here is instructions amx_bf16"),
-        ({"instructions": ["avx2"]}, "nothing more, here is instructions amx_bf16"),
-        ({"onednn": False}, "onednn False, here is onednn True"),
-        ({"environment": {}}, "nothing more, here is environment XLA_FLAGS=a"),
-        ({"firmware": 3}, "firmware 3, here is firmware missing"),
-        ({str(n): n for n in range(9)}, "3 3; and 5 more, here is .*; and 5 more"),
-    ):
-        with pytest.raises(JournalError, match=f"^it can't be replayed here: it was recorded with .*{sentence}$"):
-            replay._check_equal(there, here, "it")
 
 
 def test_a_journal_names_no_place_but_that_of_the_weights_that_a_run_began_with(tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "deterministic", lambda threads: START["machine"])
     places = ["Logs.wandb_project = 'my/secret'", "Experiment.init_from = 'runs/one'"]
     experiment = config_files.load(["catch/vtrace"], places)
-    with recording.repeatable(experiment, str(tmp_path), record=True, synchronous=False) as order:
-        order.began(0, 0, weights(0))
+    order = recording.repeatable(experiment, str(tmp_path), record=True, synchronous=False)
+    order.began(0, 0, weights(0))
+    order.close()
     (segment,) = segments.load(str(tmp_path / file.NAME))
     settings = segment.start["settings"]
     assert (settings["logs.wandb_project"], settings["init_from"]) == ("", "runs/one")

@@ -1,7 +1,7 @@
 """The content of a journal: a segment for each process that was the learner of the run."""
 
 import array
-import bisect
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -9,23 +9,24 @@ import itertools
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from seed_rl.foreign import json_object, shortened
-from seed_rl.journal.file import JournalError, Lines
+from seed_rl.errors import Failure
+from seed_rl.extras.repeating.file import JournalError, read
+from seed_rl.foreign import enumerated, json_object, shortened
 from seed_rl.specs import GroupLease
 
-WEIGHTS = ()
-"""Takes the place of a batch where acting gets new weights."""
+WEIGHTS = ()  # takes the place of a batch where acting gets new weights
 _MOST_DEVICES = 256
 _DIGEST = re.compile(r"[0-9a-f]{16} (?:[0-9a-f]{4})+")
-_MOST_LETTERS = 100  # of a variable's name in a message
+_MOST_LETTERS = 100  # of the name of a variable or a setting in a message
+_MOST_NOTES = 20  # in a message
 
 
-class Differs(Exception):
+class Differs(Failure):
     """A replay that came out differently; the message names the first difference."""
 
 
@@ -35,13 +36,15 @@ class Segment:
 
     start: dict[str, Any]
     """Description of the process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
+    groups: list[GroupLease] = dataclasses.field(default_factory=list)
+    """Groups of all actors, by number."""
     joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
     """Groups of each actor, in the order in which they joined."""
     owners: list[int] = dataclasses.field(default_factory=list)
     """Index in `joins` by the number of a group."""
     needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
     """Value of `refreshes` when each actor acted for the first time, by its index in `joins`, in that order."""
-    acts: list[int] = dataclasses.field(default_factory=list)
+    acts: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     """How often groups of an actor acted, by its index in `joins`."""
     batches: dict[int, "array.array[int]"] = dataclasses.field(default_factory=dict)
     """What `turns` yields, by inference device: `refreshes`, number of groups, and their numbers for each batch."""
@@ -52,8 +55,7 @@ class Segment:
     end: tuple[int, int | None] = (0, None)
     """Number of updates, and of frames where it matters, at the end."""
     _turns: int = 0
-    _first: list[int] = dataclasses.field(default_factory=list)  # turn of each actor, in the order of `needed_after`
-    _last: list[int] = dataclasses.field(default_factory=list)  # turn of each actor, in the order of `joins`
+    _spans: dict[int, list[int]] = dataclasses.field(default_factory=dict)  # first and last turn of each actor
 
     @property
     def begin(self) -> int:
@@ -68,36 +70,27 @@ class Segment:
         if len(sizes) != 1 or 0 in sizes or len(set(ids)) < len(ids) or not all(0 <= n < 2**31 for n in numbers):
             raise ValueError(f"expected groups of one size, and numbers from 0 to 2^31 - 1, got {shortened(groups)}")
         self.owners += [len(self.joins)] * len(groups)
-        self.acts.append(0)
-        self._last.append(0)
         self.joins.append(groups)
+        self.groups += groups
 
     def act(self, device: int, *numbers: int) -> None:
         """Add a batch of an inference device, of the groups with these numbers."""
         self._turns += 1
-        for number in numbers:
-            actor = self.owners[number]
-            if actor not in self.needed_after:
-                self.needed_after[actor] = self.refreshes
-                self._first.append(self._turns)
+        for actor in [self.owners[number] for number in numbers]:
+            self.needed_after.setdefault(actor, self.refreshes)
+            self._spans.setdefault(actor, [self._turns, 0])[1] = self._turns
             self.acts[actor] += 1
-            self._last[actor] = self._turns
         self.batches.setdefault(device, array.array("I")).extend((self.refreshes, len(numbers), *numbers))
-
-    @property
-    def groups(self) -> list[GroupLease]:
-        """Groups of all actors by the numbers that `turns` yields."""
-        return [group for join in self.joins for group in join]
 
     @property
     def most_actors(self) -> int:
         """Number of actors that are needed at a time, from the first to the last turn of each."""
-        last = sorted(self._last[actor] for actor in self.needed_after)
-        return max((n - bisect.bisect_left(last, turn) for n, turn in enumerate(self._first, 1)), default=0)
+        changes = sorted(change for first, last in self._spans.values() for change in ((first, 1), (last + 1, -1)))
+        return max(itertools.accumulate(change for _, change in changes), default=0)
 
     def turns(self, device: int) -> Iterator[tuple[int, ...]]:
         """Yield the numbers of the groups of each batch of an inference device, and `WEIGHTS` for new weights."""
-        numbers, weights = iter(self.batches[device]), 0
+        numbers, weights = iter(self.batches.get(device, ())), 0
         for refreshes in numbers:
             yield from itertools.repeat(WEIGHTS, refreshes - weights)
             weights = refreshes
@@ -106,21 +99,17 @@ class Segment:
 
 
 def load(path: str) -> list[Segment]:
-    """Read a journal.
-
-    Raises:
-      JournalError: it is missing, damaged or not understood.
-    """
+    """Read a journal, or raise a JournalError: it is missing, damaged or not understood."""
     segments: list[Segment] = []
-    for number, line in enumerate(Lines(path)):
+    for number, line in enumerate(read(path)):
         try:
             _add(segments, line)
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, RecursionError) as error:
             raise JournalError(f"line {number} of {path} is not understood: {shortened(error)}") from error
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        segment.end = (segment.begin + max(0, segment.refreshes - 1), None)
-        if following is not None:
-            segment.end = (following.begin, following.start["frames"])
+    for segment, following in itertools.pairwise(segments):
+        segment.end = (following.begin, following.start["frames"])
+    last = segments[-1]
+    last.end = (last.begin + max(0, last.refreshes - 1), None)
     return segments
 
 
@@ -136,29 +125,33 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
 
 def different(names: Sequence[str], one: str, other: str) -> str:
     """Say which of the variables with these names differ, given their digests; all if that can't be identified."""
-    (_, _, first), (_, _, second) = one.partition(" "), other.partition(" ")
-    pairs = zip(names, textwrap.wrap(first, 4), textwrap.wrap(second, 4), strict=False)
+    pairs = zip(names, *(textwrap.wrap(each.partition(" ")[2], 4) for each in (one, other)), strict=False)
     name, *others = [name for name, own, others in pairs if own != others] or names or ["a variable"]
     return f"{name[:_MOST_LETTERS]} differs" + (f", and {len(others)} more" if others else "")
 
 
-def beginning(lines: Iterable[str], update: int) -> Iterator[str]:
-    """Yield the lines of a journal, which are read twice, up to the weights after an update."""
-    begins = [json.loads(line[4:])["updates"] for line in lines if line.startswith("run ")]
-    last = max(number for number, begin in enumerate(begins, 1) if begin < update)
-    left, started = update - begins[last - 1] + 1, 0  # the first weights are not of an update
-    for line in lines:
-        yield line
-        started += line.startswith("run ")
-        left -= started == last and line == "weights"
-        if not left:
-            return
+def difference(first: Sequence[Segment], second: Sequence[Segment]) -> str:
+    """Describe the first difference between two journals in a sentence; "" if they are equal.
+
+    Settings, versions and machines are compared as well; differences there do not end it.
+    """
+    notes: list[str] = []
+    for one, other in itertools.zip_longest(first, second):
+        if one is None or other is None:
+            parted = [((one or other).begin, f"the {'first' if one is None else 'second'} journal ends")]
+        else:
+            notes = notes or _changed(one.start, other.start)
+            parted = [*_parted(one, other)]
+        if parted:
+            updates, what = min(parted)
+            return enumerated([f"after {updates} updates, {what}", *notes], _MOST_NOTES)
+    return enumerated(["all of it is equal", *notes], _MOST_NOTES) if notes else ""
 
 
 def _add(segments: list[Segment], line: str) -> None:
     word, _, rest = line.partition(" ")
     if word == "run":
-        segments.append(Segment(_start(json_object(rest.encode()))))
+        segments.append(Segment(_start(json_object(rest))))
         return
     segment = segments[-1]
     if word == "act":
@@ -187,18 +180,46 @@ def _batch(text: str) -> tuple[int, ...]:
 
 def _start(start: dict[str, Any]) -> dict[str, Any]:
     """Check the description of a process as far as others rely on it."""
-    machine, numbers = start["machine"], [start["updates"], start["frames"], start["machine"]["threads"]]
+    machine, names = start["machine"], start["variables"]
+    numbers = [start["updates"], start["frames"], machine["threads"]]
     if not all(type(each) is int and 0 <= each < 2**62 for each in numbers) or not 1 <= machine["threads"] <= 4096:
         raise ValueError(f"updates, frames and threads are {numbers}")
-    kinds = (
-        (machine["processor"], str),
-        (start["settings"], dict),
-        (start["versions"], dict),
-        (start["variables"], list),
-    )
-    for values, kind in kinds:
-        if type(values) is not kind:
-            raise TypeError(f"expected a {kind.__name__}, got {shortened(values)}")
-    if not all(type(name) is str for name in start["variables"]):
-        raise TypeError("expected names of variables")
+    kinds = {dict: (start["settings"], start["versions"]), list: (names,), str: (machine["processor"], *names)}
+    if wrong := [value for kind, values in kinds.items() for value in values if type(value) is not kind]:
+        raise TypeError(f"expected settings, versions, names of variables and a processor, got {shortened(wrong[0])}")
     return start
+
+
+def _parted(one: Segment, other: Segment) -> Iterator[tuple[int, str]]:
+    """Yield the update after which two processes differ, and how, for each quantity in which they do."""
+    starts = [(segment.begin, segment.start["frames"]) for segment in (one, other)]
+    if starts[0] != starts[1]:
+        yield min(starts)[0], f"learners start at updates and frames {starts[0]} and {starts[1]}"
+    for number, (own, others) in enumerate(itertools.zip_longest(one.joins, other.joins)):
+        if own != others:
+            first = min(each.needed_after.get(number, each.refreshes) for each in (one, other))
+            yield one.begin + max(0, first - 1), f"the environments of actor {number} differ"
+            break
+    for device in one.batches.keys() | other.batches.keys():
+        updates, names = one.begin - 1, dict[Any, str]({None: "the end", WEIGHTS: "new weights"})
+        for turns in itertools.zip_longest(one.turns(device), other.turns(device)):
+            if turns[0] != turns[1]:
+                groups = [shortened(names.get(turn, turn)) for turn in turns]
+                yield max(0, updates), f"inference batches are of the groups {groups[0]} and {groups[1]}"
+                break
+            updates += turns[0] == WEIGHTS
+    for updates in sorted(one.digests.keys() & other.digests.keys()):  # not those written by the clock
+        if (own := one.digests[updates]) != (others := other.digests[updates]):
+            yield updates, different(one.start["variables"], own, others)
+            break
+
+
+def _changed(*starts: Mapping[str, Any]) -> list[str]:
+    """Describe what differs in the starts of two processes."""
+    parts = ("settings", "versions", "machine")
+    one, other = ({f"{part} {name}": start[part][name] for part in parts for name in start[part]} for start in starts)
+    return [
+        f"{name[:_MOST_LETTERS]} is {shortened(one.get(name))} and {shortened(other.get(name))}"
+        for name in {**one, **other}
+        if one.get(name) != other.get(name)
+    ]

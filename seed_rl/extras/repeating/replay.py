@@ -1,6 +1,5 @@
 """Executes a recorded run again."""
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -11,22 +10,21 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuilt
-from seed_rl.foreign import enumerated, shortened
+from seed_rl.extras.repeating import file, segments
+from seed_rl.extras.repeating.file import JournalError
+from seed_rl.extras.repeating.prescribed import Replayed
+from seed_rl.extras.repeating.recording import deterministic
+from seed_rl.extras.repeating.segments import Segment
 from seed_rl.foreign import number as checked_number
-from seed_rl.journal import file, segments
-from seed_rl.journal.file import JournalError
-from seed_rl.journal.replayed import Replayed
-from seed_rl.journal.segments import Segment
+from seed_rl.foreign import shortened
 from seed_rl.runs.fleet import ActorEnd
 from seed_rl.runs.local_actors import LocalActors
-from seed_rl.runs.recording import deterministic
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
 from seed_rl.system.host_memory import free_host_memory
@@ -39,35 +37,28 @@ _log = logging.getLogger(__name__)
 _ACTOR_BYTES = 50 << 20  # of memory, without environments
 _ENV_BYTES = 1 << 10  # of an environment, in the learner
 _ALWAYS_NEEDED = ("python", "tensorflow", "keras", "numpy", "gymnasium")
-_MOST_LETTERS = 200  # of a property in a message
 
 
 class Progress(NamedTuple):
     """How far a replay is."""
 
-    begin: int
-    """Number of updates at its beginning."""
+    begin: int  # numbers of updates: at its beginning, now, and at its end
     updates: int
     end: int
-    """Number of updates at its end."""
-    checked: int
-    """Digests that were compared and are equal."""
-    row: dict[str, float]
-    logdir: str
-    """Log directory of the present part of the replay."""
+    checked: int  # digests that were compared and are equal
+    row: dict[str, float]  # of metrics
 
 
 def replay(
-    logdir: str, directory: str, begin: str = "", until: int | None = None, check: bool = True, init_from: str = ""
+    logdir: str, directory: str, begin: str = "", until: int | None = None, init_from: str = ""
 ) -> Iterator[Progress]:
     """Execute a recorded run.
 
     Args:
       logdir: log directory with the journal.
-      directory: empty directory for checkpoints, metrics and logs of the replay, one subdirectory for each segment.
+      directory: empty directory, which becomes the log directory of the replay.
       begin: path of the checkpoint to begin at; "": the beginning of the run.
       until: number of updates to end at, with a checkpoint; None: the end of the journal.
-      check: whether to compare digests.
       init_from: weights that the run began with, if it did; those that a stranger's journal names are not looked up.
 
     Yields:
@@ -81,67 +72,20 @@ def replay(
     if (named := parts[0].start["settings"].get("init_from")) and not (begin or init_from):
         raise JournalError(f"{logdir} began with the weights of {shortened(named)}: give them as --init_from")
     end = parts[-1].end[0] if until is None else min(until, parts[-1].end[0])
+    if begin:
+        _copy(begin, directory)
     load_tensorflow()
-    newest, checked = begin, 0
-    for number, segment in enumerate(parts):
-        own = os.path.join(directory, f"segment-{number}")
-        if newest:
-            _copy(newest, own)
+    checked = 0
+    for segment in parts:
         there = {"environment": {}, **segment.start["machine"]}
         _check_equal(there, deterministic(there["threads"]), logdir)
-        order = Replayed(segment, until, check)
-        experiment = _experiment(segment, init_from)
+        order, experiment = Replayed(segment, until), _experiment(segment, init_from)
         actors = functools.partial(_Actors, segment, order, experiment)
-        with Run(experiment, own, actors=actors, order=order, native_log=True) as run:
+        with Run(experiment, directory, actors=actors, order=lambda *_, given=order: given, native_log=True) as run:
             for row in run.train():
-                updates = int(row["learner_updates"])
-                yield Progress(parts[0].begin, updates, end, checked + order.checked, row, own)
-        gc.unfreeze()  # its learner, whose memory the next one needs
-        gc.collect()
+                yield Progress(parts[0].begin, int(row["learner_updates"]), end, checked + order.checked, row)
+        gc.collect()  # its learner, whose memory the next one needs
         checked += order.checked
-        newest = checkpoints.find(own, None)
-
-
-def fork(source: str, update: int, logdir: str, record: bool, init_from: str = "") -> Iterator[Progress]:
-    """Replay the beginning of a recorded run, for a new run that continues from there with its own settings.
-
-    Args:
-      source: log directory of the recorded run.
-      update: number of updates after which the new run begins; it gets the checkpoint from there.
-      logdir: log directory of the new run. If it has a checkpoint, nothing is done.
-      record: whether the new run gets the journal of the beginning as well, to continue it.
-      init_from: see `replay`.
-
-    Yields:
-      Progress, with each row of metrics.
-
-    Raises:
-      JournalError: the journal can't be replayed here, or ends before the update.
-      Differs: the replay came out differently.
-    """
-    own = os.path.join(logdir, file.NAME)
-    if checkpoints.paths(os.path.join(logdir, "checkpoints")):
-        return
-    if os.path.exists(own):  # of an attempt that came to no checkpoint
-        os.remove(own)
-    path = os.path.join(source, file.NAME)
-    parts = segments.load(path)
-    if not 1 <= update <= parts[-1].end[0]:
-        raise JournalError(f"{path} ends after {parts[-1].end[0]} updates: there is no update {update} to fork at")
-    with tempfile.TemporaryDirectory(prefix="seed_rl-fork-") as temporary:
-        for progress in replay(source, temporary, until=update, init_from=init_from):
-            yield progress
-        last = checkpoints.find(progress.logdir, None)
-        if record:
-            arrays, names = checkpoints.load(last)[0], parts[-1].start["variables"]
-            digest = segments.digest(arrays[name] for name in names)
-            os.makedirs(logdir, exist_ok=True)
-            journal = file.Writer(own)
-            for line in segments.beginning(file.Lines(path), update):
-                journal.write(line)
-            journal.write(f"digest {update} {digest}")
-            journal.close()
-        _copy(last, logdir)
 
 
 def _copy(checkpoint: str, logdir: str) -> None:
@@ -149,20 +93,15 @@ def _copy(checkpoint: str, logdir: str) -> None:
     target, number = os.path.join(logdir, "checkpoints"), f"{updates_behind(checkpoint):012d}.npz"
     os.makedirs(target, exist_ok=True)
     shutil.copy(checkpoint, os.path.join(target, f"checkpoint-{number}"))
-    snapshot = os.path.join(os.path.dirname(checkpoint), f"replay-{number}")
-    if os.path.exists(snapshot):
+    directory = os.path.dirname(checkpoint)
+    if os.path.exists(snapshot := os.path.join(directory, f"replay-{number}")):
         shutil.copy(snapshot, target)
-    league = os.path.join(os.path.dirname(os.path.dirname(checkpoint)), "league")
-    if os.path.exists(league):
-        shutil.copytree(league, os.path.join(logdir, "league"), dirs_exist_ok=True)
+    if os.path.exists(league := os.path.join(os.path.dirname(directory), "league")):
+        shutil.copytree(league, os.path.join(logdir, "league"))
 
 
 def updates_behind(checkpoint: str) -> int:
-    """Return the number of updates before a checkpoint.
-
-    Raises:
-      CheckpointError: it is not usable.
-    """
+    """Return the number of updates before a checkpoint, or raise a CheckpointError."""
     counters = checkpoints.load(checkpoint)[1].get("counters")
     with explained(checkpoints.CheckpointError, f"{checkpoint} is not usable", ValueError):
         return int(checked_number(counters, "learner_updates"))
@@ -172,15 +111,12 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
     """Return the parts of a journal to replay, after checking that they can be replayed here; see `replay`."""
     parts = segments.load(path)
     if begin:
-        updates = updates_behind(begin)
-        begins = [segment.begin for segment in parts]
+        updates, begins = updates_behind(begin), [segment.begin for segment in parts]
         if updates not in begins:
             raise JournalError(f"no learner continued from {begin}: those of {path} began at updates {begins}")
         parts = parts[begins.index(updates) :]
-    if parts[0].begin and not begin:
-        raise JournalError(
-            f"{path} begins at update {parts[0].begin}: a replay needs the checkpoint from there (--from)"
-        )
+    elif first := parts[0].begin:
+        raise JournalError(f"{path} begins at update {first}: a replay needs the checkpoint from there (--from)")
     for segment, following in itertools.pairwise(parts):
         if segment.digests.get(following.begin) != following.digests.get(following.begin):
             raise JournalError(f"{path} has a gap: its run continued to update {following.begin} unrecorded")
@@ -189,21 +125,20 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
     parts = [each for number, each in enumerate(parts) if number == 0 or until is None or each.begin < until]
     for segment in parts:
         experiment = _experiment(segment, "")
-        _check_machine(segment, experiment.env, path)
+        _check_versions(segment, experiment.env, path)
         _check_actors(segment, experiment, path)
     return parts
 
 
-def _check_machine(segment: Segment, env: EnvConfig, path: str) -> None:
-    there = segment.start["versions"]
-    ours = versions()
-    if there.get("seed_rl") != ours["seed_rl"]:  # the digests will say whether its code computes the same
-        _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), ours["seed_rl"])
+def _check_versions(segment: Segment, env: EnvConfig, path: str) -> None:
+    there, here = segment.start["versions"], versions()
+    if there.get("seed_rl") != here["seed_rl"]:  # the digests will say whether its code computes the same
+        _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), here["seed_rl"])
     own = " ".join([*env.packages, *env.packages.values(), *env.modules])  # names of modules, and how to install them
     needed = {*_ALWAYS_NEEDED, *re.findall(r"[\w-]+", own.lower().replace("_", "-"))}
     recorded = {name: version for name, version in there.items() if name in needed}
-    recorded["the processor"] = segment.start["machine"]["processor"]
-    _check_equal(recorded, {**ours, "the processor": processor()}, path)
+    recorded["processor"] = segment.start["machine"]["processor"]
+    _check_equal(recorded, {**here, "processor": processor()}, path)
 
 
 def _check_actors(segment: Segment, experiment: Experiment, path: str) -> None:
@@ -213,29 +148,16 @@ def _check_actors(segment: Segment, experiment: Experiment, path: str) -> None:
     if used >= most or needed > 2 * most:  # one may act once more after another got its environments
         raise JournalError(f"{path} has {needed} actors and environment {used}, its settings {most} environments")
     if max(needed * _ACTOR_BYTES, most * _ENV_BYTES) > free_host_memory():
-        raise JournalError(
-            f"{path} needs more memory than is free for {needed} actors at a time of {most} environments"
-        )
+        what = f"{needed} actors at a time of {most} environments"
+        raise JournalError(f"{path} needs more memory than is free for {what}")
 
 
 def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -> None:
     """Raise a JournalError that names the difference if what was recorded of a machine is not the same here."""
-    was, now = _facts(there), _facts({name: here.get(name, "missing") for name in there})
-    if was != now:
-        gone, new = (
-            enumerated([fact[:_MOST_LETTERS] for fact in (one - other).elements()]) or "nothing more"
-            for one, other in ((was, now), (now, was))
-        )
-        raise JournalError(f"{path} can't be replayed here: it was recorded with {gone}, here is {new}")
-
-
-def _facts(machine: Mapping[str, Any]) -> collections.Counter[str]:
-    """Return a phrase for each property of a machine, or for each part of it."""
-    facts = []
-    for name, value in machine.items():
-        parts = [f"{key}={own}" for key, own in value.items()] if isinstance(value, dict) else value
-        facts += [f"{name} {part}" for part in (parts if isinstance(parts, list) else [parts])]
-    return collections.Counter(facts)
+    for name, recorded in there.items():
+        if recorded != (found := here.get(name, "missing")):
+            what = f"{shortened(name)} was {shortened(recorded)}, here it is {shortened(found)}"
+            raise JournalError(f"{path} can't be replayed here: {what}")
 
 
 def _experiment(segment: Segment, init_from: str) -> Experiment:
@@ -254,35 +176,30 @@ class _Actors(LocalActors):
     def __init__(self, segment: Segment, order: Replayed, experiment: Experiment, logs: str):
         super().__init__(segment.most_actors, logs, on_failure=order.close)
         self._joins, self._order, self._modules = segment.joins, order, modules_needed(experiment)
-        self._to_start = iter(segment.needed_after)
-        self._started: dict[int, int] = {}  # number of the lease, by thread
+        self._leases = iter([*segment.needed_after])  # numbers of those that no thread has begun with
+        self._lease: dict[int, int] = {}  # number of the last lease of each thread
 
     def _run(self, number: int, log: str) -> ActorEnd | None:
-        while not self._stopping.is_set():
-            if number not in self._started:
-                with self._lock:
-                    lease = next(self._to_start, None)
-                if lease is None:
-                    return None
-                self._started[number] = lease
-            while not self._order.needs(self._started[number]):
+        again = [self._lease[number]] if number in self._lease else []
+        for lease in itertools.chain(again, self._leases):
+            self._lease[number] = lease
+            while not self._order.needs(lease):
                 if self._stopping.wait(0.1):
                     return None
             ended = super()._run(number, log)
-            if not self._order.is_done(self._started[number]):
+            if not self._order.is_done(lease):
                 return ended
-            del self._started[number]
         return None
 
     def _wait(self, number: int, process: subprocess.Popen[bytes]) -> int:
-        while not self._order.is_done(self._started[number]):
+        while not self._order.is_done(self._lease[number]):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(0.1)
         self._end(process, kill=False)
         return process.wait()
 
     def _arguments(self, number: int) -> list[str]:
-        lease = self._started[number]
+        lease = self._lease[number]
         groups = self._joins[lease]
         sizes = [f"--num_groups={len(groups)}", f"--envs_per_group={len(groups[0].env_ids)}"]
         return [f"--run_id={lease}", *sizes, *(f"--import_module={module}" for module in self._modules)]

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput, Agent
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
-from seed_rl.experiment.league import League
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.extras.league.seats import Seats
 from seed_rl.inference.act_step import ActStep
 from seed_rl.rl.randomness import split
 from seed_rl.types import EnvOutput
@@ -20,33 +20,8 @@ from seed_rl.types import EnvOutput
 _NO_MEMBER = -1
 
 
-@dataclasses.dataclass(frozen=True)
-class Seats:
-    """Which rows of the environments are played by whom, on one of D inference devices."""
-
-    players: int
-    """P: number of players of a game, whose rows are consecutive ids of a device."""
-    home_players: int
-    """Number of the game's first rows that the learning agent plays."""
-    league: League
-    """Settings that say in how many games."""
-
-    def opponents(self, sizes: Sizes) -> np.ndarray:
-        """Return bool [N]: whether the row with each environment id is played by members of the league."""
-        rows = np.arange(sizes.num_envs) // sizes.num_devices  # of the device
-        games = rows // self.players
-        spread = np.floor((games + 1) * self.league.share) > np.floor(games * self.league.share)
-        evaluation = np.arange(sizes.num_envs) >= sizes.num_training_envs
-        return (rows % self.players >= self.home_players) & (spread | evaluation)
-
-    def first_rows(self, sizes: Sizes) -> np.ndarray:
-        """Return int [N]: id of the first row of the game to which each row belongs."""
-        ids = np.arange(sizes.num_envs)
-        return ids - ids // sizes.num_devices % self.players * sizes.num_devices
-
-
-class Opponents:
-    """Takes the place of an act step whose batches have rows of opponents.
+class LeagueActStep(ActStep):
+    """An act step whose batches may have rows of opponents.
 
     It has several agents with frozen weights. When an episode begins in a game with opponents, one of the agents is
     drawn for all of them. A batch takes two calls: one for the rows of the learning agent, and one for those of all
@@ -55,46 +30,41 @@ class Opponents:
 
     def __init__(
         self,
-        act_step: ActStep,
-        agents: Sequence[Agent],
-        sizes: Sizes,
+        agent: Agent,
+        frozen: Sequence[Agent],
         seats: Seats,
+        store: UnrollStore,
+        sizes: Sizes,
         seed: int,
-        device: str = "",
-        number: int = 0,
+        device: str,
+        number: int,
     ):
         """
         Args:
-          act_step: acts for the other rows, and stores their steps.
-          agents: K agents like the learning one, on the device.
-          sizes: sizes of the act step.
+          agent, store, sizes, seed, device: those of `ActStep`.
+          frozen: K agents like the learning one, on the device.
           seats: which rows are opponents'.
-          seed, device, number: those of `Acting`.
+          number: number of this device among the inference devices.
         """
-        self._act_step, self._agents = act_step, agents
+        batches = {*sizes.act_batches, -(-3 * sizes.max_batch // 4)}  # of a full batch, opponents may have a quarter
+        super().__init__(agent, store, dataclasses.replace(sizes, act_batches=tuple(sorted(batches))), seed, device)
+        self._agents, self._seats = frozen, seats
         self._parts = sorted({-(-size // 2) for size in sizes.act_batches} | {sizes.max_batch})
-        own_sizes = dataclasses.replace(sizes, act_batches=tuple(len(agents) * part for part in self._parts))
-        store = UnrollStore(agents[0].step_spec, sizes.length, 0, device)
+        own_sizes = dataclasses.replace(sizes, act_batches=tuple(len(frozen) * part for part in self._parts))
+        nowhere = UnrollStore(agent.step_spec, sizes.length, 0, device)
         own_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0] >> 1)
-        self._frozen_step = ActStep(cast(Agent, _Parts(agents)), store, own_sizes, own_seed, device)
-        self._members = [_NO_MEMBER] * len(agents)
+        self._frozen_step = ActStep(cast(Agent, _Parts(frozen)), nowhere, own_sizes, own_seed, device)
+        self._members = [_NO_MEMBER] * len(frozen)
         self._nobody = sizes.num_envs  # id of padding
-        self.rows = seats.opponents(sizes)
-        """bool [N]: whether the row with each environment id is an opponent's."""
-        self._first_rows = seats.first_rows(sizes)
         own = np.arange(sizes.num_envs) % sizes.num_devices == number
         self._is_first = np.zeros(sizes.num_envs, bool)
-        self._is_first[self._first_rows[self.rows & own]] = True  # of a game with opponents
-        away = seats.players - seats.home_players
-        self._shares = np.where(self.rows, -1 / away, 1 / seats.home_players)  # of rewards, in the result of a game
+        self._is_first[seats.first_rows[seats.away & own]] = True  # of a game with opponents
         self._over = np.zeros(sizes.num_envs, bool)  # whether the last output of a truncated episode has come
         self._drawn = np.zeros(sizes.num_envs, np.int64)  # agent that plays in the game, by its first row
         self._counts = np.zeros(sizes.num_envs, bool)  # whether the result of the episode will count
         self._returns = np.zeros(sizes.num_envs)
         self._random = np.random.default_rng([seed, number])
         self._results: collections.deque[tuple[int, float]] = collections.deque()
-        self.padding = 0
-        """Number of padding rows in the last batch."""
         self._lock = threading.Lock()
 
     @property
@@ -115,34 +85,33 @@ class Opponents:
         higher mean return than the opponents', 0 if they had a lower one, otherwise 0.5."""
         return [self._results.popleft() for _ in range(len(self._results))]
 
-    def warm_up(self) -> None:
-        """See `ActStep.warm_up`."""
-        self._act_step.warm_up()
+    def warm_up(self, sizes: Sequence[int] | None = None) -> None:
+        """Compile all sizes: that of a part differs from batch to batch."""
+        super().warm_up()
         self._frozen_step.warm_up()
 
     def __call__(
         self, env_ids: np.ndarray, restarted: np.ndarray, writes: StepWrites, outputs: Sequence[EnvOutput]
     ) -> np.ndarray:
         """See `ActStep.__call__`."""
-        theirs, ours = np.flatnonzero(self.rows[env_ids]), np.flatnonzero(~self.rows[env_ids])
+        away = self._seats.away[env_ids]
+        theirs, ours = np.flatnonzero(away), np.flatnonzero(~away)
         if not len(theirs):  # no copy of the observations, and no game with opponents to follow
-            actions = self._act_step(env_ids, restarted, writes, outputs)
-            self.padding = self._act_step.padding
-            return actions
+            return super().__call__(env_ids, restarted, writes, outputs)
         output = outputs[0] if len(outputs) == 1 else tf.nest.map_structure(lambda *of: np.concatenate(of), *outputs)
         spec = self._agents[0].env_spec.action.tensor
         actions = np.empty((len(env_ids), *spec.shape), spec.dtype)
         with self._lock:
             self._follow(env_ids, restarted, output)
             to = StepWrites(*(each[..., ours] for each in writes))  # the home players' rows, which each game has
-            actions[ours] = self._act_step(env_ids[ours], restarted[ours], to, [_rows(output, ours)])
-            at, rows = self._arranged(theirs, self._drawn[self._first_rows[env_ids[theirs]]])
+            actions[ours] = super().__call__(env_ids[ours], restarted[ours], to, [_rows(output, ours)])
+            at, rows = self._arranged(theirs, self._drawn[self._seats.first_rows[env_ids[theirs]]])
             ids = np.full(len(rows), self._nobody, env_ids.dtype)
             ids[at] = env_ids[theirs]
             nowhere = np.zeros((len(writes.slots), len(rows)), np.int32)
             to = StepWrites(nowhere, nowhere, opened=nowhere[0])
             actions[theirs] = self._frozen_step(ids, restarted[rows], to, [_rows(output, rows)])[at]
-            self.padding = self._act_step.padding + len(rows) - len(theirs)
+            self.padding += len(rows) - len(theirs)
         return actions
 
     def _arranged(self, rows: np.ndarray, agents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +127,7 @@ class Opponents:
 
     def _follow(self, env_ids: np.ndarray, restarted: np.ndarray, output: EnvOutput) -> None:
         """Note the results of games that have ended, and draw the opponents of those that begin."""
-        np.add.at(self._returns, self._first_rows[env_ids], self._shares[env_ids] * output.reward)
+        np.add.at(self._returns, self._seats.first_rows[env_ids], self._seats.shares[env_ids] * output.reward)
         first = self._is_first[env_ids]
         ids, restarted, last = env_ids[first], restarted[first], output.last[first]
         over = (output.done[first] | last) & ~self._over[ids] & ~restarted

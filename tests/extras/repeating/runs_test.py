@@ -2,16 +2,18 @@
 
 import itertools
 import os
+import shutil
 import tarfile
 
 import numpy as np
 import pytest
 
 from seed_rl.cli.main import main
-from seed_rl.journal import file, segments
-from seed_rl.runs.replay import Progress, updates_behind
-from seed_rl.studies import bundle as bundles
+from seed_rl.extras.repeating import bundle as bundles
+from seed_rl.extras.repeating import file, segments
+from seed_rl.extras.repeating.replay import Progress, updates_behind
 from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import CheckpointError
 
 SETTINGS = (
     "Experiment.total_frames=2500",
@@ -25,10 +27,10 @@ SETTINGS = (
 )
 
 
-def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
+def test_a_run_that_was_killed_and_continued_is_replayed_and_verified(
     runs, wait_for, actors_of, gone, tmp_path, capsys, monkeypatch
 ):
-    logdir, fork = tmp_path / "run", tmp_path / "fork"
+    logdir = tmp_path / "run"
     train = ("train", "--gin_file=catch/r2d2", "--record", *(f"--gin_param={setting}" for setting in SETTINGS))
     first = runs.start(*train, f"--logdir={logdir}")
     wait_for(lambda: [*logdir.glob("checkpoints/checkpoint-*[1-9]*.npz")], first)
@@ -51,36 +53,28 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     begin, last = updates_behind(str(kept)), recorded[-1]
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
 
-    changed = ("--gin_param=Optimizer.learning_rate=0", "--gin_param=Logs.keep_every_frames=0", "--total_frames=1900")
-    forked = runs.run(*train, f"--logdir={fork}", f"--fork={logdir}@{begin}", *changed)
-    assert forked.returncode == 0, forked.text()
-    assert f"in updates 0 to {begin} are equal" in forked.text()
-    assert main(["diff", str(logdir), str(fork)]) == 1
-    assert f"after {begin} updates" in capsys.readouterr().out
-
-    bundle, damaged = tmp_path / "run.tar", tmp_path / "damaged.tar"
-    assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
-    with bundles.opened(str(bundle)) as folder:
-        replayed = runs.run("replay", folder, f"--from={folder}/{kept.name}")
+    bundle, damaged, place = tmp_path / "run.tar", tmp_path / "damaged.tar", tmp_path / "replayed"
+    replayed = runs.run("replay", logdir, f"--until={begin}", f"--logdir={place}")
+    assert replayed.returncode == 0, replayed.text()
+    assert f"in updates 0 to {begin} are equal" in replayed.text()
+    assert updates_behind(checkpoints.find(str(place), None)) == begin
+    replayed = runs.run("replay", logdir, f"--from={kept}")
     assert replayed.returncode == 0, replayed.text()
     assert f"in updates {begin} to {last.end[0]} are equal" in replayed.text()
 
-    parts = set()
+    def end_with(other):
+        """Puts the end of another run into the place of a replay."""
 
-    def replay_from(directory):
-        """Puts the end of another run into the place of a replay, and notes what is to be replayed."""
-
-        def replayed(folder, temporary, begin, until):
-            parts.add((os.path.basename(begin), until))
-            yield Progress(0, until or last.end[0], last.end[0], 9, {"env_frames": 1.0}, str(directory))
+        def replayed(folder, directory, until):
+            shutil.copytree(other, directory, dirs_exist_ok=True)
+            yield Progress(0, last.end[0], last.end[0], 9, {"env_frames": 1.0})
 
         monkeypatch.setattr(bundles, "replay", replayed)
 
-    replay_from(logdir)
-    for _ in range(20):
-        assert main(["verify", str(bundle), "--random_part"]) == 0
-    assert parts == {("", begin), (kept.name, last.end[0])}
-    replay_from(fork)
+    assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
+    end_with(logdir)
+    assert main(["verify", str(bundle)]) == 0
+    end_with(place)
     assert main(["verify", str(bundle)]) == 1
     assert f"policy.npz in {bundle} is not the policy at the end of the run" in capsys.readouterr().err
     with bundles.opened(str(bundle)) as folder:
@@ -94,12 +88,13 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     damaged.write_bytes(data)
     assert main(["verify", str(damaged)]) == 1
     assert f"{file.NAME} in {damaged} is changed" in capsys.readouterr().err
-    assert main(["eval", f"--logdir={damaged}"]) == 2
+    with pytest.raises(CheckpointError, match="journal.gz in .* is changed"), bundles.opened(str(damaged)):
+        pass
 
 
 def test_a_league_is_replayed(runs, rows, tmp_path):
-    league = ("Experiment.league=@League()", "League.every_updates=2", "League.sets=1")
-    small = ("Actors.envs_per_group=2", "Actors.num_eval_envs=2", "VTrace.hidden=16")
+    league = ("import seed_rl.extras.league.settings", "Experiment.league=@League()", "League.every_updates=2")
+    small = ("League.sets=1", "Actors.envs_per_group=2", "Actors.num_eval_envs=2", "VTrace.hidden=16")
     update = ("Experiment.batch_size=4", "VTrace.unroll_length=16")  # in minibatches that are drawn
     settings = (*league, *small, *update, "Inference.max_batch_size=2", "Logs.digest_updates=5")
     train = ("--gin_file=pettingzoo/tic_tac_toe", "--record", "--total_frames=1000", f"--logdir={tmp_path}/run")
@@ -120,10 +115,15 @@ def test_a_league_is_replayed(runs, rows, tmp_path):
         "bundle nothing",
         "verify nothing",
         "diff nothing nowhere",
-        "train --gin_file=catch/vtrace --fork=nothing@5",
     ],
 )
 def test_without_a_journal_there_is_a_sentence(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(line.split()) == 1
     assert "nothing" in capsys.readouterr().err
+
+
+def test_a_simulator_that_does_not_repeat_itself_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--gin_file=dmlab/small", "--synchronous"]) == 2
+    assert "does not repeat an episode for the same seed and actions" in capsys.readouterr().err

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.experiment.league import NEWEST, PRIORITIZED, League
+from seed_rl.extras.league.act_step import LeagueActStep
+from seed_rl.extras.league.settings import NEWEST, PRIORITIZED, League
 from seed_rl.foreign import shortened
-from seed_rl.inference.opponents import Opponents
 from seed_rl.system.files import Outage, complete_or_absent
 from seed_rl.weights import checkpoints
 
@@ -74,7 +74,7 @@ class Pool:
         return os.path.join(self._directory, f"member-{member:012d}.npz")
 
     def refresh(
-        self, updates: int, frames: int, weights: Mapping[str, Any], acting: Sequence[Opponents], seed: int
+        self, updates: int, frames: int, weights: Mapping[str, Any], acting: Sequence[LeagueActStep], seed: int
     ) -> None:
         """Take the results of all games; if it is time, add a member and redraw one of the sets of weights.
 

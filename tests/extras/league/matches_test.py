@@ -7,9 +7,9 @@ import pytest
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.pettingzoo import PettingZoo
-from seed_rl.evaluation import matches
-from seed_rl.evaluation.matches import Match
 from seed_rl.evaluation.policy import NoPolicy
+from seed_rl.extras.league import matches
+from seed_rl.extras.league.matches import Match
 
 GAME = PettingZoo()
 PERFECT = "board_games:tic_tac_toe"
@@ -18,7 +18,7 @@ PERFECT = "board_games:tic_tac_toe"
 @pytest.fixture(autouse=True)
 def examples(monkeypatch):
     """Where the perfect player is."""
-    monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[2] / "examples"))
+    monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[3] / "examples"))
 
 
 def test_results_are_the_first_players_from_either_seat():

@@ -1,18 +1,25 @@
 """Settings of a league: past policies of a run as opponents in its games."""
 
+from __future__ import annotations
+
 import dataclasses
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import gin
 
-from seed_rl.settings import Count, OneOf, Settings, UnitInterval
+from seed_rl.experiment import Experiment
+from seed_rl.experiment.opponents import Opponents
+from seed_rl.settings import Count, OneOf, UnitInterval
+
+if TYPE_CHECKING:
+    from seed_rl.extras.league.players import LeaguePlayers
 
 UNIFORM, NEWEST, PRIORITIZED = "uniform", "newest", "prioritized"
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class League(Settings):
+class League(Opponents):
     """Past policies of a run, its members, as opponents in games of several players.
 
     In a share of the games only the home players are those of the learning agent. All others are played by a member
@@ -31,3 +38,9 @@ class League(Settings):
     """Interval between new members, learner updates. With each, one of the sets is redrawn."""
     most_members: Count = 64
     """Number of members above which every second one leaves, and the interval doubles."""
+
+    def build(self, experiment: Experiment, logdir: str, num_devices: int) -> LeaguePlayers:
+        """See `Opponents.build`."""
+        from seed_rl.extras.league.players import LeaguePlayers
+
+        return LeaguePlayers(self, experiment, logdir, num_devices)

@@ -1,13 +1,17 @@
 """Opponents with frozen weights act in the batches of the learning agent."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.experiment import Actors, Experiment, Inference, League
+from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.extras.league.players import LeaguePlayers
+from seed_rl.extras.league.seats import Seats
+from seed_rl.extras.league.settings import League
 from seed_rl.inference.acting import Acting
-from seed_rl.inference.opponents import Seats
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput
 from tests.support.counting import Counting
@@ -39,10 +43,18 @@ class WeightedAgent(CountingAgent):
         return answer._replace(action=1000 * self.weight + answer.state)
 
 
+@dataclasses.dataclass(frozen=True)
+class Weighted(CountingAgentConfig):
+    """Its agent."""
+
+    def build(self, env_spec, num_training_envs, seed):
+        return WeightedAgent()
+
+
 def an_experiment(share, sets=SETS):
     return Experiment(
         env=Duel(),
-        agent=CountingAgentConfig(unroll_length=4, overlap=1),
+        agent=Weighted(unroll_length=4, overlap=1),
         actors=Actors(num_actors=2, groups_per_actor=2, envs_per_group=4, num_eval_envs=4),
         inference=Inference(max_batch_size=8, stagger_unrolls=False),
         league=League(share=share, sets=sets),
@@ -50,18 +62,18 @@ def an_experiment(share, sets=SETS):
     )
 
 
-def make_acting(share, sets):
+def make_acting(share, sets, logdir):
     experiment = an_experiment(share, sets)
+    players = LeaguePlayers(experiment.league, experiment, str(logdir), 1)
     sizes = Sizes.of(experiment, WeightedAgent())
-    league = Seats(PLAYERS, 1, experiment.league), [WeightedAgent() for _ in range(sets)]
-    return Acting(WeightedAgent(), sizes, experiment.inference, seed=1, league=league)
+    return Acting(WeightedAgent(), sizes, experiment.inference, seed=1, players=players)
 
 
 def act(acting, env_ids, restarted, outputs):
     """Acts for a batch as the inference thread does, with a learner that uses unrolls at once."""
     writes, finished = acting.cursor.advance(env_ids)
     acting.unrolls.pool.release(finished)
-    return acting.opponents(env_ids, restarted, writes, outputs)
+    return acting.act_step(env_ids, restarted, writes, outputs)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +85,17 @@ def act(acting, env_ids, restarted, outputs):
     ],
 )
 def test_rows_of_opponents_are_a_share_of_the_games_and_all_for_evaluation(share, num_devices, rows):
-    experiment = an_experiment(share)
-    sizes, seats = Sizes.of(experiment, WeightedAgent(), num_devices), Seats(PLAYERS, 1, experiment.league)
-    assert np.flatnonzero(seats.opponents(sizes)).tolist() == rows
+    seats = Seats.of(an_experiment(share), share, num_devices)
+    assert np.flatnonzero(seats.away).tolist() == rows
     games = np.arange(16) // (PLAYERS * num_devices) * PLAYERS * num_devices + np.arange(16) % num_devices
-    np.testing.assert_array_equal(seats.first_rows(sizes), games)
+    np.testing.assert_array_equal(seats.first_rows, games)
 
 
-def test_each_row_is_acted_for_by_its_own_player_and_games_are_counted():
-    acting = make_acting(0.5, SETS)
-    opponents = acting.opponents
+def test_each_row_is_acted_for_by_its_own_player_and_games_are_counted(tmp_path):
+    acting = make_acting(0.5, SETS, tmp_path)
+    opponents = acting.act_step
+    away = Seats.of(an_experiment(0.5), 0.5, 1).away
+    np.testing.assert_array_equal(acting.cursor.recorded, ~away & (np.arange(16) < 12))
     for number in range(SETS):
         opponents.load(number, 70 + number, [np.int32(number + 1)])
     assert not opponents.is_empty
@@ -101,7 +114,7 @@ def test_each_row_is_acted_for_by_its_own_player_and_games_are_counted():
         expected += [
             (69 + players[each + 1], 0.5 + 0.5 * np.sign(returns[each]))
             for each, over, new in zip(env_ids[::2], done[::2], restarted[::2], strict=True)
-            if over and not new and opponents.rows[each + 1]
+            if over and not new and away[each + 1]
         ]
         returns[env_ids[done]] = 0
         steps[env_ids] = np.where(done, 1, steps[env_ids] + 1)
@@ -114,7 +127,7 @@ def test_each_row_is_acted_for_by_its_own_player_and_games_are_counted():
 
         chosen, counted = actions // 1000, actions % 1000
         np.testing.assert_array_equal(counted, steps[env_ids], err_msg=f"recurrent states in turn {turn}")
-        np.testing.assert_array_equal(chosen > 0, opponents.rows[env_ids])
+        np.testing.assert_array_equal(chosen > 0, away[env_ids])
         np.testing.assert_array_equal(chosen[~done], players[env_ids[~done]], err_msg="drawn once per episode")
         players[env_ids] = chosen
         seen |= set(chosen)
@@ -123,9 +136,9 @@ def test_each_row_is_acted_for_by_its_own_player_and_games_are_counted():
     assert not opponents.take_results()
 
 
-def test_a_game_counts_once_at_its_last_step_unless_its_opponent_is_replaced():
-    acting = make_acting(1.0, 1)
-    opponents = acting.opponents
+def test_a_game_counts_once_at_its_last_step_unless_its_opponent_is_replaced(tmp_path):
+    acting = make_acting(1.0, 1, tmp_path)
+    opponents = acting.act_step
     opponents.load(0, 5, [np.int32(1)])
     env_ids = np.arange(2, dtype=np.int32)
 

@@ -7,15 +7,15 @@ import types
 import numpy as np
 import pytest
 
-from seed_rl.experiment import League
+from seed_rl.extras.league.pool import Pool
+from seed_rl.extras.league.settings import League
 from seed_rl.weights import checkpoints
-from seed_rl.weights.league import Pool
 
 SETS = 2
 
 
 class Acting:
-    """Stands in for `Opponents`."""
+    """Stands in for `LeagueActStep`."""
 
     def __init__(self):
         self.members = [-1] * SETS

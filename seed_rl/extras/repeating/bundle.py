@@ -1,0 +1,148 @@
+"""Bundles: one file with all that others need to check a recorded run."""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+
+import numpy as np
+
+from seed_rl.experiment.config_files import differences, save_config
+from seed_rl.experiment.saved_config import SAVED, load_saved
+from seed_rl.extras.repeating import file, segments
+from seed_rl.extras.repeating.file import JournalError
+from seed_rl.extras.repeating.replay import Progress, replay, updates_behind
+from seed_rl.extras.repeating.segments import Differs
+from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
+from seed_rl.settings import without_places
+from seed_rl.system.files import complete_or_absent, explained
+from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import CheckpointError
+
+_MANIFEST = "manifest.json"  # SHA-256 of all other files
+_POLICY = "policy.npz"  # final weights of the agent
+_CONFIG = (SAVED, "config.gin")
+_FILES = {file.NAME, *_CONFIG, "metrics.jsonl", _POLICY, "requirements.txt"}
+_PART = re.compile(r"frames-\d{12}\.npz")  # older bundles have the checkpoints between parts of a run
+_MOST_BYTES = 2**30  # of one file in a bundle
+_PIECE_BYTES = 2**20
+
+
+def write_bundle(logdir: str, output: str) -> int:
+    """Write the bundle of a recorded run whose learner has ended, and return its size in bytes.
+
+    Raise a JournalError, CheckpointError or OSError if a file is missing, incomplete or can't be written.
+    """
+    path, arrays, state = checkpoints.chosen(logdir, None)
+    _complete(logdir, path)
+    with tempfile.TemporaryDirectory() as directory:
+        checkpoints.write(os.path.join(directory, _POLICY), checkpoints.weights_in(arrays), state)
+        save_config(without_places(load_saved(logdir)), directory)
+        places = {_POLICY: directory, **dict.fromkeys(_CONFIG, directory), file.NAME: logdir, "metrics.jsonl": logdir}
+        contents = {name: pathlib.Path(place, name).read_bytes() for name, place in places.items()}
+    installed = {f"{each.name}=={each.version}\n" for each in metadata.distributions()}
+    contents["requirements.txt"] = "".join(sorted(installed)).encode()
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+    contents[_MANIFEST] = json.dumps(hashes, indent=2).encode()
+    with complete_or_absent(output) as whole, tarfile.open(fileobj=whole, mode="w") as archive:
+        for name, data in contents.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return os.path.getsize(output)
+
+
+def verify(path: str, until: int | None = None) -> Iterator[Progress]:
+    """Check the hashes of a bundle, execute its run again, and compare all digests and the final policy.
+
+    For the arguments, what is yielded and what is raised see `replay`.
+    """
+    with _unpacked(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
+        saved, end = load_saved(logdir), _complete(logdir, os.path.join(logdir, _POLICY))
+        for segment in segments.load(os.path.join(logdir, file.NAME)):
+            if changed := differences(saved, segment.start["settings"]):
+                what = enumerated(changed)
+                raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {what}")
+        policy = checkpoints.load(os.path.join(logdir, _POLICY))[0]
+        for progress in replay(logdir, temporary, until=until):
+            yield progress
+        if progress.updates == end:
+            found = checkpoints.weights_in(checkpoints.chosen(temporary, None)[1])
+            for name in {*policy, *found}:
+                if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
+                    raise Differs(f"{_POLICY} in {path} is not the policy at the end of the run: {name} differs")
+
+
+def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:
+    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does; None if it is no file."""
+    return _as_log_directory(place) if os.path.isfile(place) else None
+
+
+@contextlib.contextmanager
+def _as_log_directory(path: str) -> Iterator[str]:
+    with explained(CheckpointError, "there is no policy", JournalError), _unpacked(path) as logdir:
+        os.mkdir(directory := os.path.join(logdir, "checkpoints"))
+        policy = os.path.join(logdir, _POLICY)
+        os.rename(policy, os.path.join(directory, f"checkpoint-{updates_behind(policy):012d}.npz"))
+        yield logdir
+
+
+def _complete(logdir: str, policy: str) -> int:
+    """Return the last update of a journal, or raise unless others can replay it up to the policy in a checkpoint."""
+    journal, updates = segments.load(os.path.join(logdir, file.NAME)), updates_behind(policy)
+    if updates != (end := journal[-1].end[0]):
+        raise JournalError(f"{logdir} has a checkpoint of update {updates}, but its journal ends at {end}")
+    for segment in journal:
+        if init_from := segment.start["settings"].get("init_from"):
+            raise JournalError(f"{logdir} began with the weights of {shortened(init_from)}, which others don't have")
+    return updates
+
+
+@contextlib.contextmanager
+def _unpacked(path: str) -> Iterator[str]:
+    """Yield a temporary directory with the files of a bundle, after checking their hashes; errors name the bundle."""
+    with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as temporary:
+        logdir = os.path.join(temporary, "run")
+        try:
+            _unpack(path, logdir)
+            yield logdir
+        except Exception as error:
+            error.args = tuple(each.replace(logdir, path) if isinstance(each, str) else each for each in error.args)
+            raise
+
+
+def _unpack(path: str, logdir: str) -> None:
+    """Write the files of a bundle into a new directory, which takes no more room than the bundle."""
+    os.makedirs(logdir)
+    hashes: dict[str, str] = {}
+    with (
+        explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, ValueError),
+        open_file(path) as archive,
+    ):
+        left = os.path.getsize(path)
+        while (header := archive.read(tarfile.BLOCKSIZE)).strip(b"\0"):
+            entry = tarfile.TarInfo.frombuf(header, "ascii", "backslashreplace")
+            known = entry.name in (*_FILES, _MANIFEST) or _PART.fullmatch(entry.name)
+            left -= tarfile.BLOCKSIZE + entry.size
+            odd = entry.type != tarfile.REGTYPE or entry.name in hashes or not 0 <= entry.size <= _MOST_BYTES
+            if not known or odd or left < 0:
+                raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
+            with open(os.path.join(logdir, entry.name), "xb+") as content:
+                for position in range(0, entry.size, _PIECE_BYTES):
+                    content.write(archive.read(min(_PIECE_BYTES, entry.size - position)))
+                content.seek(0)
+                hashes[entry.name] = hashlib.file_digest(content, "sha256").hexdigest()
+            archive.seek(-entry.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
+        if not hashes.pop(_MANIFEST, ""):
+            raise JournalError(f"{_MANIFEST} in {path} is missing")
+        manifest = read_json_object(os.path.join(logdir, _MANIFEST))
+    for name in sorted(_FILES | set(hashes) | set(manifest)):
+        if name not in hashes or manifest.get(name) != hashes[name]:
+            raise JournalError(f"{name[:100]} in {path} is {'missing' if name not in hashes else 'changed'}")

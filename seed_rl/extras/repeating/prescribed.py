@@ -1,0 +1,212 @@
+"""Orders that prescribe the members of each batch: acting and learning alternate, or do what a journal recorded."""
+
+import collections
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.errors import Failure
+from seed_rl.extras.repeating.segments import Differs, Segment, different, digest
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.membership import Membership
+from seed_rl.inference.order import Order
+from seed_rl.specs import GroupLease
+from seed_rl.transport.protocol import Refusal, Refused
+from seed_rl.transport.streams import Request
+
+_PATIENCE = 25  # times that the learner waits for a batch, 0.2 s each, while nothing else is left to do
+
+
+class OrderFailed(Failure):
+    """The prescribed order can't be kept; the message says why."""
+
+
+class OrderedBatcher(Batcher):
+    """A batcher whose batches have given members, however long these take to arrive."""
+
+    def __init__(self, max_batch_size: int, members: Callable[[Sequence[GroupLease]], Sequence[GroupLease] | None]):
+        """Build batches of `members`: given all open groups it returns those of the next one, None if not known yet.
+
+        It is called again after each request and each `wake`, until the batch is complete.
+        """
+        super().__init__(max_batch_size, max_wait=0.0)
+        self._members = members
+        self._open: list[GroupLease] = []
+        self._left: list[GroupLease] = []
+
+    def group_opened(self, lease: GroupLease) -> None:
+        with self._changed:
+            super().group_opened(lease)
+            self._open = sorted([*self._open, lease], key=lambda group: group.env_ids)
+
+    def group_closed(self, lease: GroupLease) -> None:
+        with self._changed:
+            super().group_closed(lease)
+            self._open = [group for group in self._open if group is not lease]
+            self._left.append(lease)
+
+    def wake(self) -> None:
+        """Ask again for the members of the next batch."""
+        with self._changed:
+            self._changed.notify()
+
+    def get(self) -> list[Request] | None:
+        """See `Batcher.get`; raise `OrderFailed` if a member of the next batch has left, or the batch is too large."""
+        with self._changed:
+            while not self._closed:
+                members = self._members(self._open)
+                if any(group is each for group in members or () for each in self._left):
+                    raise OrderFailed("an actor ended during the replay, which needs its environments; see its log")
+                waiting = {id(request.lease): request for _, request in self._requests}
+                if members is not None and all(id(group) in waiting for group in members):
+                    chosen = [waiting[id(group)] for group in members]
+                    self._requests = collections.deque(each for each in self._requests if each[1] not in chosen)
+                    self._size -= (size := sum(len(request.env_ids) for request in chosen))
+                    if size > self.max_batch_size:
+                        raise OrderFailed(f"the next batch has {size} environments, at most are {self.max_batch_size}")
+                    return chosen
+                self._changed.wait()
+            return None
+
+
+class Synchronous(Order):
+    """Acting and learning alternate: two runs of one command are equal, as long as no process dies.
+
+    An inference device acts once it has all its environments, for as many groups in turn as fit into a batch, and only
+    while the learner waits for more unrolls than are there.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[int, int] = {}  # by device: the group whose turn it is
+
+    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+        self._next[device] = 0
+
+        def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
+            if sum(len(group.env_ids) for group in groups) < num_envs:
+                return None
+            begin = self._next[device] % len(groups)
+            sizes = np.cumsum([len(group.env_ids) for group in groups[begin:]])
+            return groups[begin : begin + int(np.searchsorted(sizes, max_batch_size, side="right"))]
+
+        return OrderedBatcher(max_batch_size, members)
+
+    @contextlib.contextmanager
+    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+        queue.wait_for_demand()
+        yield
+        self._next[device] += len(groups)
+
+
+class Replayed(Order):
+    """The order of a segment; `Differs` is raised at the first digest that differs. Groups that act no more wait."""
+
+    whole_weights = True
+
+    def __init__(self, segment: Segment, until: int | None = None):
+        """Prescribe a part of a journal to its end, or to `until`, a number of updates before it."""
+        self._segment = segment
+        self._end = segment.end if until is None or until > segment.end[0] else (until, None)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._turns = {device: segment.turns(device) for device in segment.batches}
+        self._now = {device: next(turns, None) for device, turns in self._turns.items()}
+        self._left = segment.acts.copy()  # by actor
+        self._refreshes = 0
+        self._batchers: dict[int, OrderedBatcher] = {}  # by inference device
+        self._devices = 1
+        self._queues: dict[int, UnrollQueue] = {}  # by inference device
+        self._waits, self._seen = 0, (0, 0)  # calls of `ended` without progress
+        self.checked = 0
+        """Number of digests compared."""
+
+    def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
+        expected = self._segment.begin, self._segment.start["frames"]
+        if (updates, frames) != expected:
+            raise Differs(f"the run continues from update and frame {expected}, its replay from {updates, frames}")
+        self.learned(updates, variables)
+
+    def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
+        self._devices = num_devices
+        return _RecordedLeases(self._segment.joins, num_envs, num_devices)
+
+    def needs(self, actor: int) -> bool:
+        """Return whether the replay has come so far that it needs the actor with this number, or soon will."""
+        return self._segment.needed_after[actor] <= self._refreshes + 1
+
+    def is_done(self, actor: int) -> bool:
+        """Return whether the actor with this number has acted for the last time."""
+        return not self._left[actor]
+
+    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+
+        def members(_: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
+            with self._changed:
+                groups = [self._segment.groups[number] for number in self._now.get(device) or ()]
+            if any(env_id % self._devices != device for group in groups for env_id in group.env_ids):
+                raise OrderFailed(f"the journal has a batch of device {device} with environments of another")
+            return groups or None
+
+        self._batchers[device] = OrderedBatcher(max_batch_size, members)
+        return self._batchers[device]
+
+    @contextlib.contextmanager
+    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+        self._queues[device] = queue
+        yield
+        with self._changed:
+            self._left.subtract(self._segment.owners[number] for number in self._now[device] or ())
+            self._now[device] = next(self._turns[device], None)
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def refreshing(self) -> Iterator[None]:
+        if missing := self._turns.keys() - self._batchers.keys():
+            raise OrderFailed(f"the run acted on inference device {min(missing)}, here are {len(self._batchers)}")
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not any(self._now.values()))
+        yield
+        with self._changed:
+            self._now = {device: next(turns, None) for device, turns in self._turns.items()}
+            self._refreshes += 1
+        for batcher in self._batchers.values():
+            batcher.wake()
+
+    def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
+        if (recorded := self._segment.digests.get(updates)) is not None:
+            if recorded != (found := digest(variable.numpy() for variable in variables.values())):
+                what = different(self._segment.start["variables"], recorded, found)
+                raise Differs(f"after {updates} updates, {what}")
+            self.checked += 1
+
+    def ended(self, updates: int, frames: int) -> bool:
+        seen = updates, sum(map(len, self._queues.values()))
+        waits = seen == self._seen and not any(self._now.values())
+        self._waits, self._seen = self._waits + 1 if waits else 0, seen
+        if self._waits > _PATIENCE:
+            raise OrderFailed(f"the journal has too few batches for update {updates + 1}")
+        return updates >= self._end[0] and (self._end[1] is None or frames >= self._end[1])
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class _RecordedLeases(Membership):
+    """Gives an actor the recorded lease whose number is its run id, once."""
+
+    def __init__(self, joins: Sequence[Sequence[GroupLease]], num_envs: int, num_devices: int):
+        super().__init__(num_envs, 0, math.inf, num_devices=num_devices)
+        self._joins = {str(number): join for number, join in enumerate(joins)}
+
+    def _choose(self, group_sizes: Sequence[int], actor: str) -> Sequence[GroupLease]:
+        join = self._joins.pop(actor.partition(" ")[0], ())
+        if [len(group.env_ids) for group in join] != list(group_sizes):
+            raise Refused(Refusal.RESOURCE_EXHAUSTED, "no further actor took part in the recorded run")
+        return join

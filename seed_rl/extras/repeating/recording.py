@@ -1,0 +1,158 @@
+"""Runs that are recorded in a journal, or whose acting and learning alternate: both can be reproduced bit for bit."""
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.experiment import ConfigError, Experiment, Logs
+from seed_rl.extras.repeating import file
+from seed_rl.extras.repeating.file import JournalError, Writer
+from seed_rl.extras.repeating.prescribed import Synchronous
+from seed_rl.extras.repeating.segments import digest
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.order import FREE, Order
+from seed_rl.runs.run import Run
+from seed_rl.settings import without_places
+from seed_rl.specs import GroupLease, Lease
+from seed_rl.system.files import explained, reason
+from seed_rl.system.machine import instructions, processor, uses_onednn, versions
+
+_log = logging.getLogger(__name__)
+
+_ENVIRONMENT = (
+    *("XLA_FLAGS", "TF_XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "NVIDIA_TF32_OVERRIDE"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+)  # variables with which TensorFlow computes differently
+
+
+def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
+    """Let a run, before it is opened, be recorded in a journal of its log directory, or be synchronous, or both.
+
+    Raises:
+      ConfigError: it can't be repeated.
+    """
+    if run.hosts.count > 1:
+        raise ConfigError(f"a recorded or synchronous run needs a single learner host, not {run.hosts.count}")
+    if not run.experiment.env.repeatable:
+        raise ConfigError(f"{run.experiment.env.title} does not repeat an episode for the same seed and actions")
+    run.order = functools.partial(repeatable, record=record, synchronous=synchronous)
+
+
+def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Order:
+    """Return the order of a run whose computations in this process are `deterministic`, or raise a ConfigError."""
+    machine = deterministic(len(os.sched_getaffinity(0)))  # cores of this process
+    order = Synchronous() if synchronous else FREE
+    if not record:
+        return order
+    settings = {**without_places(experiment).to_json(), "init_from": experiment.init_from}  # it may be bundled
+    start = {"settings": settings, "versions": versions(), "machine": machine}
+    with explained(ConfigError, "the journal can't be continued", JournalError, OSError):
+        journal = file.Writer(os.path.join(logdir, file.NAME))
+    return Recorded(journal, start, experiment.logs, order)
+
+
+def deterministic(threads: int) -> dict[str, Any]:
+    """Make TensorFlow's computations repeatable for the rest of this process; return the machine that they depend on.
+
+    Raise a ConfigError if TensorFlow was used before with another number of threads, in and between operations.
+    """
+    import tensorflow as tf
+
+    from seed_rl.system import devices
+
+    what = f"TensorFlow was used before with another number of threads than {threads}"
+    with explained(ConfigError, what, RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    tf.config.experimental.enable_op_determinism()
+    accelerators = [tf.config.experimental.get_device_details(device) for device in devices.accelerators()]
+    return {
+        "processor": processor(),
+        "instructions": instructions(),
+        "onednn": uses_onednn(),
+        "dtype": devices.native_dtype()[0],  # what `auto` stands for
+        "threads": threads,
+        "accelerators": [str(details.get("device_name", "TPU")) for details in accelerators],
+        "environment": {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)},
+    }
+
+
+class Recorded(Order):
+    """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
+
+    def __init__(self, journal: Writer, start: Mapping[str, Any], logs: Logs, order: Order = FREE):
+        """Record an `order` after the `start` of a process, JSON values, with the digests and parts that logs want."""
+        self.whole_weights = order is FREE
+        self._journal: Writer | None = journal
+        self._start, self._order = start, order
+        self._every, self._part_frames, self._begin = logs.digest_updates, logs.keep_every_frames, 0
+        self._numbers: dict[int, int] = {}  # of groups, by their seed, which no other group has
+        self._turns: dict[int, threading.Lock] = {}  # by device
+
+    def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
+        self._begin = frames
+        start = {**self._start, "updates": updates, "frames": frames, "variables": [*variables]}
+        self._write("run", json.dumps(start))
+        self._digest(updates, variables)
+
+    def joined(self, lease: Lease) -> None:
+        for group in lease.groups:
+            self._numbers[group.seed] = len(self._numbers)
+        self._write("join", json.dumps([[group.env_ids, group.seed] for group in lease.groups]))
+
+    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+        self._turns[device] = threading.Lock()
+        return self._order.batcher(device, max_batch_size, max_wait, num_envs)
+
+    @contextlib.contextmanager
+    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+        with self._order.acting(device, groups, queue), self._turns[device]:
+            self._write("act", device, *(self._numbers[group.seed] for group in groups))
+            yield
+
+    @contextlib.contextmanager
+    def refreshing(self) -> Iterator[None]:
+        with self._order.refreshing(), contextlib.ExitStack() as turns:
+            for turn in self._turns.values():
+                turns.enter_context(turn)
+            self._write("weights")
+            yield
+
+    def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
+        if updates % self._every == 0:
+            self._digest(updates, variables)
+
+    def saving(self, updates: int, variables: Mapping[str, Any]) -> None:
+        if updates % self._every:
+            self._digest(updates, variables)
+        self._tolerant(Writer.flush)
+
+    def ended(self, updates: int, frames: int) -> bool:
+        self.goes_on = self._part_frames > 0 and frames // self._part_frames > self._begin // self._part_frames
+        return self.goes_on
+
+    def close(self) -> None:
+        """End the journal."""
+        self._order.close()
+        self._tolerant(Writer.close)
+        self._journal = None
+
+    def _digest(self, updates: int, variables: Mapping[str, Any]) -> None:
+        self._write("digest", updates, digest(variable.numpy() for variable in variables.values()))
+
+    def _write(self, *words: object) -> None:
+        self._tolerant(Writer.write, " ".join(map(str, words)))
+
+    def _tolerant(self, act: Callable[..., None], *arguments: str) -> None:
+        try:
+            if (journal := self._journal) is not None:
+                act(journal, *arguments)
+        except OSError as error:
+            self._journal = None
+            _log.error("the journal ends here, because it can't be written (%s); training continues", reason(error))

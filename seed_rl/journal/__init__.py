@@ -1,1 +1,0 @@
-"""Journals: with the seeds, all that is needed to reproduce a run bit for bit."""
