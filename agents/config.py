@@ -31,9 +31,6 @@ class AgentConfig(Settings):
     """T, agent steps of new experience in each unroll."""
     discount: UnitInterval = 0.99
     """gamma, per agent step."""
-    reward_norm: bool = False
-    """Divide rewards by the running standard deviation of discounted returns, as Gymnasium's `NormalizeReward` does.
-    `reward_scale` and `max_abs_reward` (10 in PPO implementations) act afterwards."""
     reward_scale: NonNegative = 1.0
     """Factor of the rewards in the loss, applied before clipping."""
     max_abs_reward: NonNegative = 0.0

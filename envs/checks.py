@@ -1,9 +1,7 @@
-"""Checks that an environment's results match its spaces; a violation is one sentence that names the offending part."""
+"""Checks that an environment's first results match its spaces; a violation is a sentence that names the wrong part."""
 
 import contextlib
 import copy
-import dataclasses
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,61 +10,33 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
-from seed_rl.envs.vector.final import RESTARTS, numbers_of
+from seed_rl.envs.vector.final import numbers_of
 from seed_rl.foreign import described
-
-_log = logging.getLogger(__name__)
 
 _NO_NUMBER = ": Gym.wrappers = ('mo_gymnasium.wrappers:LinearReward',) makes it the mean, or another wrapper one number"
 
 
-@dataclasses.dataclass
-class Tolerance:
-    """Counts the errors of a group of environments, up to a share of their episodes."""
-
-    failing_episodes: float
-    """Share of the episodes in which an error may occur; one is allowed from the first end of an episode on."""
-    finished: int = 0
-    """Number of episodes that have ended."""
-    errors: int = 0
-
-    @property
-    def is_exceeded(self) -> bool:
-        """Whether there were too many errors."""
-        share = self.failing_episodes
-        return not (share and self.finished) or self.errors > max(1, share * self.finished)
-
-
 class Checked(gymnasium.Wrapper):
-    """An environment whose results are checked against its spaces, and which restarts after an error.
+    """An environment whose first results are compared with its spaces, and whose errors name it.
 
-    After an error in `reset` or `step`, which is logged, the environment is rebuilt, with a seed that follows from its
-    last seed and the number of restarts since. An error is also a result that is not what the environment declares. An
-    episode that it interrupted is truncated: the step that failed leads to the observation before it, without a reward.
-    `info` has only `numbers_of` an episode that ends, with the number of restarts; merging more over all environments
-    at every step would cost time. If the `Tolerance` is exceeded, methods raise
-
-    - CannotBuild: a result is not what the environment declares, and no episode of the group has ended;
-    - EnvironmentFailed: any other error.
+    `info` has only `numbers_of` an episode that ends; merging more over all environments at every step would cost time.
+    Methods raise CannotBuild for a result that is not what the environment declares, in the first reset and the first
+    step, and EnvironmentFailed for any error of the environment.
     """
 
-    def __init__(self, make: Callable[[], gymnasium.Env], name: str, tolerance: Tolerance):
+    def __init__(self, make: Callable[[], gymnasium.Env], name: str):
         """
         Args:
           make: builds the environment.
           name: name of the environment in messages.
-          tolerance: shared with the other environments of the group.
 
         Raises:
           CannotBuild: raised by `make`, or the environment lacks a space.
         """
         super().__init__(make())
         self.metadata = self.env.metadata or {}  # some have None
-        self._make, self._name, self._tolerance = make, name, tolerance
-        self._restarts = 0  # since the last end of an episode
-        self._seeds: np.random.SeedSequence | None = None  # of the environments that are rebuilt
-        self._next_seed: int | None = None  # of an environment that has just been rebuilt
-        self._observation: Any = None
+        self._name = name
+        self._unseen = {"reset", "step"}
         for part in ("observation_space", "action_space"):
             if not isinstance(space := getattr(self.env, part, None), gymnasium.Space):
                 self.env.close()
@@ -74,46 +44,33 @@ class Checked(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts a new episode."""
-        if seed is not None:
-            self._seeds = np.random.SeedSequence(seed)
-        while True:
-            try:
-                returned = self.env.reset(seed=self._next_seed if seed is None else seed, options=options)
+        try:
+            returned = self.env.reset(seed=seed, options=options)
+            if "reset" in self._unseen:
+                self._unseen.remove("reset")
                 if not isinstance(returned, tuple) or len(returned) != 2:
                     raise self._wrong("the result of reset", "(observation, info)", _described(returned))
                 self._check("observation of reset", self.observation_space, returned[0])
-                break
-            except (Exception, SystemExit) as error:
-                self._restart("reset", error)
-        self._next_seed = None
-        self._observation = returned[0]
-        return returned[0], {}
+            return returned[0], {}
+        except (Exception, SystemExit) as error:
+            raise failure(f"{self._name} failed in reset", error) from error
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes a step."""
         try:
-            return self._checked(self.env.step(action))
+            returned = self.env.step(action)
+            if "step" in self._unseen:
+                self._unseen.remove("step")
+                self._check_step(returned)
+            observation, reward, terminated, truncated, info = returned
+            if not isinstance(reward, float):
+                reward = float(np.asarray(reward).item())
+            if not (terminated or truncated):
+                return observation, reward, False, False, {}
+            # A reset may write the next observation into this one.
+            return copy.deepcopy(observation), reward, bool(terminated), bool(truncated), numbers_of(info)
         except (Exception, SystemExit) as error:
-            self._restart("step", error)
-            return self._observation, 0.0, False, True, self._final({})
-
-    def _checked(self, returned: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """The result of a step; raises CannotBuild unless it is what the environment declares."""
-        if not isinstance(returned, tuple) or len(returned) != 5:
-            declared = "(observation, reward, terminated, truncated, info)"
-            raise self._wrong("the result of step", declared, _described(returned))
-        observation, reward, terminated, truncated, info = returned
-        self._check("observation", self.observation_space, observation)
-        if not isinstance(reward, float):
-            reward = self._scalar("reward", "a number", "fiub", reward)
-        if type(terminated) is not bool or type(truncated) is not bool:
-            terminated = self._scalar("terminated", "True or False", "iub", terminated)
-            truncated = self._scalar("truncated", "True or False", "iub", truncated)
-        self._observation = observation
-        if not (terminated or truncated):
-            return observation, float(reward), False, False, {}
-        # A reset may write the next observation into this one.
-        return copy.deepcopy(observation), float(reward), bool(terminated), bool(truncated), self._final(info)
+            raise failure(f"{self._name} failed in step", error) from error
 
     def render(self) -> Any:
         """Draws the current state."""
@@ -122,33 +79,14 @@ class Checked(gymnasium.Wrapper):
         except (Exception, SystemExit) as error:
             raise failure(f"{self._name} failed in render", error) from error
 
-    def _final(self, info: Any) -> dict[str, float]:
-        """What to report about an episode that ends."""
-        self._tolerance.finished += 1
-        restarts, self._restarts = self._restarts, 0
-        return {**numbers_of(info), **({RESTARTS: restarts} if restarts else {})}
-
-    def _restart(self, method: str, error: BaseException) -> None:
-        """Rebuilds the environment, or raises EnvironmentFailed if there were too many errors."""
-        failed = failure(f"{self._name} failed in {method}", error)
-        tolerance = self._tolerance
-        tolerance.errors += 1
-        if tolerance.is_exceeded:
-            if isinstance(error, CannotBuild) and not tolerance.finished:
-                raise error
-            raise EnvironmentFailed(str(failed)) from error
-        _log.warning("%s; it restarts (error %d in %d episodes)", failed, tolerance.errors, tolerance.finished)
-        self._restarts += 1
-        if self._seeds is not None:
-            self._next_seed = int(self._seeds.spawn(1)[0].generate_state(1)[0]) >> 1  # less than 2^31
-        try:
-            self.env.close()
-        except Exception as unclosed:
-            _log.warning("%s could not be closed: %s", self._name, described(unclosed))
-        try:
-            self.env = self._make()
-        except CannotBuild as again:
-            raise EnvironmentFailed(f"{failed}; then {again}") from error
+    def _check_step(self, returned: Any) -> None:
+        if not isinstance(returned, tuple) or len(returned) != 5:
+            declared = "(observation, reward, terminated, truncated, info)"
+            raise self._wrong("the result of step", declared, _described(returned))
+        self._check("observation", self.observation_space, returned[0])
+        self._check_scalar("reward", "a number", "fiub", returned[1])
+        self._check_scalar("terminated", "True or False", "iub", returned[2])
+        self._check_scalar("truncated", "True or False", "iub", returned[3])
 
     def _check(self, part: str, space: gymnasium.Space[Any], value: Any) -> None:
         """Raises CannotBuild unless a value has the structure, the shapes and the dtypes of a space."""
@@ -171,13 +109,12 @@ class Checked(gymnasium.Wrapper):
             if not isinstance(space, spaces.Box) and not _is_within(space, array):
                 raise self._wrong(part, str(space), f"{array.tolist()}"[:100])
 
-    def _scalar(self, part: str, declared: str, kinds: str, value: Any) -> Any:
-        """The only element of a value whose dtype is one of these kinds."""
+    def _check_scalar(self, part: str, declared: str, kinds: str, value: Any) -> None:
+        """Raises CannotBuild unless a value is a single element whose dtype is one of these kinds."""
         array = _as_array(value)
         if array.size != 1 or array.dtype.kind not in kinds:
             remedy = _NO_NUMBER if part == "reward" and array.size > 1 else ""
             raise self._wrong(part, declared, _described(value) + remedy)
-        return array.item()
 
     def _wrong(self, part: str, declared: str, came: str) -> CannotBuild:
         return CannotBuild(f"{self._name}: {part} is declared as {declared}, but came as {came}")
@@ -192,7 +129,9 @@ def sentences_of(env_id: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
-        raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}") from error
+        unknown = isinstance(error, gymnasium.error.UnregisteredEnv) and ":" not in env_id
+        hint = "; an id of a package has its module in front, as in minigrid:MiniGrid-Empty-8x8-v0" if unknown else ""
+        raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}{hint}") from error
 
 
 def _described(value: Any) -> str:

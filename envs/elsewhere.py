@@ -1,35 +1,45 @@
-"""Environments of a config in another process: to read their spaces, to try them out, to evaluate and to film."""
+"""Environments of a config in a process without TensorFlow: to read their spaces, try them out, evaluate and film.
+
+OpenGL's drivers and TensorFlow may need other versions of the same native library, and simulators may crash.
+"""
 
 import contextlib
-import functools
 import itertools
 import logging
-import threading
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import VectorEnv
 
 from seed_rl.envs import base
-from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, Watchable
-from seed_rl.envs.vector.processes import ProcessVectorEnv
+from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, UniformVectorEnv, Watchable
 from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, MixedSpec, choices_of
+from seed_rl.system import children
 from seed_rl.system.files import explained
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
+CLOSE_SECONDS = 3.0
+"""Time for the process to end before it is killed."""
+ENOUGH_STEPS = 1000
+"""Random steps in which most episodes end."""
+LARGE_FRAME = 1 << 17
+"""Bytes of a frame that deserve a warning."""
 _PROBED_STEPS = 5
-_ENOUGH_STEPS = 1000  # random ones in which most episodes end
-_PATIENCE = 5.0  # seconds of a trial after which to say what it waits for
 _FAR = 1e6  # magnitude of action bounds that deserves a warning
-_LARGE = 1 << 17  # bytes of a frame that deserve one
 
 
 def probed_spec(config: EnvConfig) -> EnvSpec:
-    """The spec of a config's environments, checked by a few random steps of one of them in another process.
+    """Return the spec of a config's environments, checked by a few random steps of one of them in another process.
 
     If the suite knows its spec without building an environment, nothing is checked.
 
@@ -39,13 +49,18 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
     """
     if type(config).spec is not EnvConfig.spec:
         return config.spec()
-    with _tried(config) as env:
+    with contextlib.closing(make_elsewhere(config, config.players)) as env:
         spec = base.spec_of(env)
         list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
     if isinstance(spec.action, ContinuousSpec | MixedSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
         _log.warning("%s has action bounds %s: initial actions will be that large", config.title, spec.action)
     for name, part in spec.observation_tensors():
-        if hasattr(config, "frame_size") and part.dtype == "uint8" and len(part.shape) == 3 and part.nbytes > _LARGE:
+        if (
+            hasattr(config, "frame_size")
+            and part.dtype == "uint8"
+            and len(part.shape) == 3
+            and part.nbytes > LARGE_FRAME
+        ):
             what = f"{config.title}: frames {name}".rstrip()
             setting = f"{type(config).__name__}.frame_size = 84"
             _log.warning("%s are %s, which are slow to send and to learn from; %s shrinks them", what, part, setting)
@@ -53,16 +68,12 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
 
 
 def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
-    """Describes a config's environments in a few lines, after random steps.
-
-    Raises the errors of `probed_spec`, and of `check_several` for two in one process and one in another.
-    """
+    """Describe a config's environments in a few lines, after random steps; raises the errors of `probed_spec`."""
     spec = probed_spec(config)
-    check_several(config, 2 * config.players, config.players)
     count = sum(choices_of(spec.action))
     masks = f"; action masks of {count} values" if spec.has_mask else "; no action masks" if count else ""
     players = f"; {config.players} players" if config.players > 1 else ""
-    with _tried(config) as env:
+    with contextlib.closing(make_elsewhere(config, config.players)) as env:
         outputs = _checked_outputs(config.title, env, spec)
         next(outputs)
         began, steps, ends, low, high = time.monotonic(), 0, 0, np.inf, -np.inf
@@ -72,85 +83,12 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
             low, high = min(low, *output.reward), max(high, *output.reward)
         rate = steps / (time.monotonic() - began)
     speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-    limit = "" if ends or steps < _ENOUGH_STEPS else f": {config.without_ends}"
+    limit = "" if ends or steps < ENOUGH_STEPS else f": {config.without_ends}"
     taken = f"{steps} random steps, {speed} a second, with rewards from {low:g} to {high:g}"
     return [f"{spec}{masks}{players}", taken, f"{ends} ends of episodes{limit}"]
 
 
-def check_several(config: EnvConfig, *sizes: int) -> None:
-    """Checks that environments can exist at the same time, in processes of these numbers of rows.
-
-    If the suite knows its spec without building an environment, nothing is checked.
-
-    Raises:
-      CannotBuild: they can't; the message says whether it is too many for a process or for the machine.
-    """
-    one = config.players
-    if type(config).spec is not EnvConfig.spec or sizes == (one,):
-        return
-    try:
-        _side_by_side(config, *sizes)
-    except CannotBuild as error:
-        _side_by_side(config, one)  # raises its own error
-        try:
-            _side_by_side(config, one, one)
-        except CannotBuild as again:
-            raise CannotBuild(
-                f"there can be only one of {config.title} on a machine: {again}. If what they share has a number, "
-                '`"{index}"` in the options gives each its own; a run with one has Actors.num_actors = 1, '
-                f"Actors.groups_per_actor = 1 and Actors.envs_per_group = {one}"
-            ) from again
-        cure = "; with Gym.vectorization = 'async' each has its own" if hasattr(config, "vectorization") else ""
-        raise CannotBuild(f"there can't be {sizes[0]} of {config.title} in one process{cure}: {error}") from error
-
-
-def _side_by_side(config: EnvConfig, *sizes: int) -> None:
-    with explained(CannotBuild, config.title, EnvironmentFailed), contextlib.ExitStack() as made:
-        for size in sizes:
-            made.enter_context(contextlib.closing(make_elsewhere(config, size))).reset(seed=0)
-
-
-class _Tried(VectorWrapper):
-    """Remembers the rewards of the last step as they came."""
-
-    rewards: Any = 0.0
-
-    def __init__(self, env: VectorEnv, begins: Callable[[str], None]):
-        """`begins` is called with the name of each call that begins."""
-        super().__init__(env)
-        self._begins, self._numbers = begins, itertools.count(1)
-
-    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        self._begins("the reset")
-        return self.env.reset(**options)
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        self._begins(f"step {next(self._numbers)}")
-        results = self.env.step(actions)
-        self.rewards = results[1]
-        return results
-
-
-@contextlib.contextmanager
-def _tried(config: EnvConfig) -> Iterator[_Tried]:
-    """Builds an environment, or game, to try out; as long as that takes, logs now and then what it waits for."""
-    calls, over = ["the construction or first reset"], threading.Event()
-
-    def remind() -> None:
-        seconds = _PATIENCE
-        while not over.wait(seconds):
-            _log.info("waiting for %s of %s", calls[-1], config.title)
-            seconds *= 2
-
-    threading.Thread(target=remind, daemon=True).start()
-    try:
-        with contextlib.closing(make_elsewhere(config, config.players)) as env:
-            yield _Tried(env, lambda call: calls.__setitem__(-1, call))
-    finally:
-        over.set()
-
-
-def _checked_outputs(title: str, env: _Tried, spec: EnvSpec) -> Iterator[EnvOutput]:
+def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
     """Yields the outputs of random play after checking each.
 
     Raises:
@@ -165,27 +103,27 @@ def _checked_outputs(title: str, env: _Tried, spec: EnvSpec) -> Iterator[EnvOutp
             if came != str(part):
                 raise CannotBuild(f"{title}: {subject} is declared as {part}, but came as {came}")
             if not (finite := np.isfinite(tensor)).all():
-                own = np.broadcast_to(env.rewards, tensor.shape) if subject == "reward" else tensor
-                raise CannotBuild(f"{title}: {subject} must be finite in {tensor.dtype}, but came as {own[~finite][0]}")
+                raise CannotBuild(f"{title}: {subject} must be finite in {tensor.dtype}, but is {tensor[~finite][0]}")
         yield output
 
 
 def make_elsewhere(config: EnvConfig, num_envs: int) -> VectorEnv:
-    """Builds environments in another process, or in this one if their config is only defined here.
+    """Build environments in another process, or in this one if their config is only defined here.
 
     Raises:
-      CannotBuild, EnvironmentFailed: see `ProcessVectorEnv`.
+      CannotBuild: they can't be built.
+      EnvironmentFailed: the process ended.
     """
     try:
-        return ProcessVectorEnv([functools.partial(config.make, num_envs)], config.title)
+        return _Elsewhere(config.title, config.make, num_envs)
     except CannotBuild:
         return config.make(num_envs)
 
 
 def watch_elsewhere(config: EnvConfig) -> Watchable:
-    """Builds an environment that can be filmed, where `make_elsewhere` would build it."""
+    """Build an environment that can be filmed, where `make_elsewhere` would build it."""
     try:
-        return _Pictures(ProcessVectorEnv([config.watch], config.title))
+        return _Pictures(_Elsewhere(config.title, config.watch))
     except CannotBuild:
         return config.watch()
 
@@ -193,3 +131,93 @@ def watch_elsewhere(config: EnvConfig) -> Watchable:
 class _Pictures(Watchable):
     def picture(self, observation: Any) -> np.ndarray:
         return self.env.picture(observation)  # type: ignore[attr-defined]
+
+
+class _Elsewhere(UniformVectorEnv):
+    """The vector environment that a function makes in a new process, which ends with this one."""
+
+    def __init__(self, name: str, make: Callable[..., VectorEnv], *arguments: Any):
+        self._name = name
+        self._pipe, theirs = multiprocessing.Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                children.python(f"from seed_rl.envs.elsewhere import serve; serve({theirs.fileno()})"),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what an environment prints is not this program's result
+                start_new_session=True,  # Ctrl-C is for this process to handle
+            )
+        try:
+            with explained(CannotBuild, f"{name} can't be sent to another process", AttributeError, pickle.PickleError):
+                num_envs, *made = self._ask("make", make, *arguments)
+        except BaseException:
+            self.close_extras()
+            raise
+        super().__init__(num_envs, *made)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start new episodes."""
+        return self._ask("reset", seed), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all environments; `info` says only what `SameStep` adds to it."""
+        return self._ask("step", actions)
+
+    def picture(self, observation: Any) -> np.ndarray:
+        """Draw the current state of a `Watchable`."""
+        return self._ask("picture", observation)
+
+    def _ask(self, what: str, *arguments: Any) -> Any:
+        try:
+            self._pipe.send((what, arguments))
+            answer = self._pipe.recv()
+        except (EOFError, OSError) as lost:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(CLOSE_SECONDS)
+            code: Any = self._process.returncode
+            how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
+            raise EnvironmentFailed(f"the process of {self._name} ended in {what}: {how}") from lost
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close_extras(self, **unused: Any) -> None:
+        """End the process, and all that it has started."""
+        self._pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def serve(descriptor: int) -> None:
+    """Answer the requests that come through a pipe until it is closed."""
+    what, env = "make", None
+    with Connection(descriptor) as pipe, contextlib.ExitStack() as at_end:
+        while True:
+            try:
+                what, arguments = pipe.recv()
+                answer = _answer(env, what, *arguments)
+                if what == "make":
+                    env = at_end.enter_context(contextlib.closing(answer))
+                    spaces = env.single_observation_space, env.single_action_space
+                    answer = (env.num_envs, *spaces, env.metadata["autoreset_mode"])
+            except EOFError:
+                return
+            except (Exception, SystemExit) as error:  # an environment may raise anything
+                kind = CannotBuild if what == "make" or isinstance(error, CannotBuild) else EnvironmentFailed
+                answer = kind(str(base.failure(f"an environment failed in {what}", error)))
+            pipe.send(answer)
+
+
+def _answer(env: Any, what: str, *arguments: Any) -> Any:
+    if what == "make":
+        make, *rest = arguments
+        return make(*rest)
+    if what == "reset":
+        return env.reset(seed=arguments[0])[0]
+    if what == "step":
+        *outputs, info = env.step(arguments[0])
+        return *outputs, {name: info[name] for name in ("ended",) if name in info}
+    return getattr(env, what)(*arguments)

@@ -15,42 +15,22 @@ import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, one_of, spec_of
-from seed_rl.envs.checks import Checked, Tolerance, sentences_of
-from seed_rl.envs.vector.masks import packed, places_of, with_mask
+from seed_rl.envs.checks import Checked, sentences_of
+from seed_rl.envs.vector.masks import packed
 from seed_rl.envs.vector.numbering import numbered
 from seed_rl.envs.vector.pool import INSTALL, make_pool
-from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
 from seed_rl.envs.vector.rendering import watched
+from seed_rl.envs.vector.workers import WorkersVectorEnv
 from seed_rl.envs.vector.wrappers import FlatVectorEnv, SameStep
 from seed_rl.foreign import JsonObject
-from seed_rl.settings import Count, OneOf, UnitInterval, Within
+from seed_rl.settings import Count, OneOf, Within
 from seed_rl.system.files import explained
-
-_HIGHWAY = "(highway|merge|roundabout|parking|intersection|racetrack|exit|lane-keeping|two-way|u-turn)[-\\w]*-v"
-_ROBOTICS = "AdroitHand|AntMaze|Fetch|FrankaKitchen|HandManipulate|HandReach|PointMaze"
-_MULTI_OBJECTIVE = "mo-|breakable-bottles|deep-sea-treasure|fishwood|four-room|fruit-tree|minecart|resource-|water-res"
-_PACKAGES = {  # patterns of unknown ids, and of Gymnasium's own entry points: a module to import, how to install it
-    "MiniGrid-|BabyAI-": ("minigrid", "pip install minigrid"),
-    "Vizdoom": ("vizdoom.gymnasium_wrapper", "pip install vizdoom"),
-    "dm_control/": ("shimmy", "pip install shimmy dm-control imageio 'mujoco<3.15'"),
-    "bsuite/": ("shimmy", "pip install shimmy bsuite"),
-    "Meta-World/": ("metaworld", "pip install metaworld"),
-    "NetHack": ("nle", "pip install 'nle>=1.2'"),
-    "popgym-": ("popgym", "pip install popgym"),
-    "Panda(Flip|PickAndPlace|Push|Reach|Slide|Stack)": ("panda_gym", "pip install panda-gym"),
-    _HIGHWAY: ("highway_env", "pip install highway-env"),
-    _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.12'"),
-    _MULTI_OBJECTIVE: ("mo_gymnasium", "pip install mo-gymnasium"),
-    "<function _raise_shimmy_error": ("shimmy", "pip install shimmy gym"),
-    r"gymnasium\.envs\.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"),
-    r"gymnasium\.envs\.box2d": ("Box2D", "pip install box2d"),
-}
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Gym(EnvConfig):
-    """An environment given by its id, such as `CartPole-v1` or `MiniGrid-DoorKey-5x5-v0`, or by `module:id`."""
+    """An environment given by its id, such as `CartPole-v1`, or by `module:id`."""
 
     suite: ClassVar[str] = "gym"
     task_setting: ClassVar[str] = "id"
@@ -60,8 +40,7 @@ class Gym(EnvConfig):
 
     id: str = "CartPole-v1"
     """The registered id, prefixed with `module:` if a module must be imported first (actors on other machines need
-    `--import_module` for that), unless it belongs to a package that is known here (`envs/gym.py`); with `envpool`, an
-    EnvPool id."""
+    `--import_module` for that), as in `minigrid:MiniGrid-DoorKey-5x5-v0`; with `envpool`, an EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: environments step in sequence in the actor; `async`: one process per environment; `vector_entry_point`:
     the environment's own vector implementation; if that has a fixed size, set `Actors.envs_per_group` to it."""
@@ -81,13 +60,6 @@ class Gym(EnvConfig):
     """Height and width to which larger frames are shrunk, in the actor; 0: they keep their size."""
     grayscale: bool = False
     """Turn RGB frames into gray ones, in the actor."""
-    failing_episodes: UnitInterval = 0.1
-    """Share of a group's episodes that may end in an error. The environment is then rebuilt, and the episode truncated
-    as if the step that failed had changed nothing. More errors, or one before the group's first end of an episode, end
-    the actor."""
-    action_mask: str = "auto"
-    """Where to find the mask of legal actions. `auto`: the key `action_mask` or `legal_action_mask` of the observation
-    or `info`, or the environment's method `action_masks`; `none`: all actions are legal; otherwise another key."""
     frames_per_step: Count = 1
     """Number of frames to count per step: the environment's built-in action repeat."""
 
@@ -111,10 +83,7 @@ class Gym(EnvConfig):
 
     @property
     def packages(self) -> dict[str, str]:
-        if self.envpool:
-            return {"envpool": INSTALL}
-        package = package_of(self.id)
-        return {package[0].partition(".")[0]: package[1]} if package else {}
+        return {"envpool": INSTALL} if self.envpool else {}
 
     @property
     def action_repeat(self) -> int:
@@ -148,12 +117,9 @@ class Gym(EnvConfig):
         elif mode != AutoresetMode.SAME_STEP:
             env.close()
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
-        native = self.envpool or self.vectorization == "vector_entry_point"
         with explained(CannotBuild, self.id, ValueError), contextlib.ExitStack() as failed:
             failed.callback(env.close)
-            masks = places_of(self.action_mask)
-            flat: VectorEnv = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale, masks)
-            flat = packed(flat, self.action_mask, self.id, in_info=native)
+            flat = packed(FlatVectorEnv(env, self.keys, self.frame_size, self.grayscale), self.id)
             spec_of(flat)
             failed.pop_all()
         return flat
@@ -163,21 +129,18 @@ class Gym(EnvConfig):
         num_envs = len(options)
         if self.vectorization == "vector_entry_point":
             with sentences_of(self.id):
-                import_package_of(self.id)
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options[0])
-        masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
-        tolerance = Tolerance(self.failing_episodes)
         checked = [
             functools.partial(
                 Checked,
-                functools.partial(_make_one, self.id, own, self.wrappers, masked),
+                functools.partial(_make_one, self.id, own, self.wrappers),
                 one_of(index, num_envs, self.id),
-                tolerance,
             )
             for index, own in enumerate(options)
         ]
         if self.vectorization == "async":
-            return ProcessVectorEnv([*map(alone, checked)], self.id)
+            with explained(CannotBuild, f"{self.id} can't have a process for each environment", ValueError):
+                return WorkersVectorEnv(checked, self.id)
         with contextlib.ExitStack() as made:
             envs = iter([made.enter_context(contextlib.closing(make())) for make in checked])
             env = SyncVectorEnv([lambda: next(envs)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -185,10 +148,9 @@ class Gym(EnvConfig):
         return env
 
 
-def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], masked: Any) -> gymnasium.Env:
-    """Builds one environment, to which `masked` is applied last; raises CannotBuild."""
+def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> gymnasium.Env:
+    """Builds one environment; raises CannotBuild."""
     with sentences_of(env_id), contextlib.ExitStack() as made:
-        import_package_of(env_id)
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
         made.callback(env.close)
         for text in wrappers:
@@ -198,7 +160,6 @@ def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], mas
             if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):  # a learner may send this name
                 raise CannotBuild(f"{env_id} can't be made: {name} is not a subclass of gymnasium.Wrapper")
             env = kind(env, **json.loads(arguments or "{}"))
-        env = masked(env)
         made.pop_all()
         return env
 
@@ -212,16 +173,3 @@ def _wrapper_text(wrapper: Any) -> str:
         if isinstance(text, str) and re.fullmatch(r"[\w.]+:\w+( \{.*\})?", text):
             return text
     raise ValueError(f"Gym.wrappers must hold 'module:Class' or ('module:Class', {{'name': value}}), got {wrapper!r}")
-
-
-def package_of(env_id: str) -> tuple[str, str] | None:
-    """The module that an id without `module:` needs, and how to install that; None if it isn't known to need any."""
-    known = gymnasium.registry.get(env_id)
-    text = env_id if known is None else str(known.entry_point)
-    return next((package for pattern, package in _PACKAGES.items() if re.match(pattern, text)), None)
-
-
-def import_package_of(env_id: str) -> None:
-    """Imports the package that registers an id, if it is a known one; raises ImportError."""
-    if (package := package_of(env_id)) is not None:
-        importlib.import_module(package[0])

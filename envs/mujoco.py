@@ -58,7 +58,7 @@ class MuJoCo(EnvConfig):
 
     @property
     def packages(self) -> dict[str, str]:
-        return self._gym.packages
+        return self._gym.packages or {"mujoco": "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"}
 
     @property
     def reward_threshold(self) -> float | None:

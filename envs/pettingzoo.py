@@ -17,15 +17,13 @@ from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
 from seed_rl.envs.checks import sentences_of
 from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector.games import Game, GamesVectorEnv
-from seed_rl.envs.vector.masks import named, packed
+from seed_rl.envs.vector.masks import MASK, named, packed
 from seed_rl.envs.vector.numbering import numbered
 from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, Within
 from seed_rl.system.files import explained
-
-_MASK = "action_mask"
 
 
 @gin.configurable
@@ -84,8 +82,8 @@ class PettingZoo(EnvConfig):
             zoos = [made.enter_context(contextlib.closing(self._make_one(own | more_options))) for own in options]
             games = [_Zoo(self, zoo) for zoo in zoos]
             with explained(CannotBuild, self.env, ValueError):
-                how = (self.env, self.keys, self.frame_size, self.grayscale, games[0].added)
-                flat = packed(FlatVectorEnv(GamesVectorEnv(games), *how), name=self.env)
+                how = (self.keys, self.frame_size, self.grayscale, games[0].added)
+                flat = packed(FlatVectorEnv(GamesVectorEnv(games), *how), self.env)
                 spec_of(flat)
             made.pop_all()
             weakref.finalize(flat, held.pop_all().close)
@@ -126,39 +124,38 @@ class _Zoo(Game):
         check_size("actions", self.action_space)
         self._blank = next(iter(iterate(batch_space(own, 1), create_empty_array(own, 1))))
         self._choices = int(self.action_space.n) if isinstance(self.action_space, spaces.Discrete) else 0
-        flags = {"turn": int(self._turns is not None), "role": len(config.roles), _MASK: self._choices}
+        flags = {"turn": int(self._turns is not None), "role": len(config.roles), MASK: self._choices}
         added = {name: spaces.Box(0, 1, (size,), np.int8) for name, size in flags.items() if size}
-        if taken := sorted(named(own).keys() & added.keys() - {_MASK}):
+        if taken := sorted(named(own).keys() & added.keys() - {MASK}):
             raise CannotBuild(f"{config.env} already has an observation {taken[0]!r}, which would be replaced")
         self.added = tuple(added)
         self.observation_space = spaces.Dict(named(own) | added)
 
     def reset(self, seed: int) -> Sequence[Any]:
         self._terminated: set[str] = set()
-        observations, infos = self.env.reset(seed=seed)
-        return self._observed(observations, infos, self.env.agents)
+        return self._observed(self.env.reset(seed=seed)[0], self.env.agents)
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any]:
         taken = {agent: actions[seat] for seat, agent in enumerate(self._agents) if agent in self.env.agents}
-        observations, rewards, terminations, truncations, infos = self.env.step(taken)
+        observations, rewards, terminations, truncations, _ = self.env.step(taken)
         self._terminated |= {agent for agent, ends in terminations.items() if ends}
         alive = [each for each in self.env.agents if not (terminations.get(each) or truncations.get(each))]
         if alive:  # who has left for any reason gets no further rewards
             self._terminated |= taken.keys() - set(alive)
         terminated = np.array([agent in self._terminated for agent in self._agents])
         reward = [float(rewards.get(agent, 0.0)) for agent in self._agents]
-        return self._observed(observations, infos, alive), reward, terminated & (not alive), ~terminated & (not alive)
+        return self._observed(observations, alive), reward, terminated & (not alive), ~terminated & (not alive)
 
-    def _observed(self, observations: Any, infos: Any, alive: Sequence[str]) -> Sequence[Any]:
+    def _observed(self, observations: Any, alive: Sequence[str]) -> Sequence[Any]:
         """The players' observations; `alive` are the agents that go on, none at the end of the game."""
         found = []
         for agent, role in zip(self._agents, self._roles, strict=True):
             parts = named(observations.get(agent, self._blank))
             plays = agent in observations and (not alive or agent in alive)
             acts = plays and (self._turns is None or self._turns.agent_selection == agent)
-            mask = parts.get(_MASK, infos.get(agent, {}).get(_MASK, np.ones(self._choices, np.int8)))
+            mask = parts.get(MASK, np.ones(self._choices, np.int8))
             if self._choices and not acts:
                 mask = np.arange(self._choices) == 0
-            more = {"turn": np.array([acts], np.int8), "role": role, _MASK: mask}
+            more = {"turn": np.array([acts], np.int8), "role": role, MASK: mask}
             found.append(parts | {name: more[name] for name in self.added})
         return found

@@ -14,6 +14,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_WHOLE = 1 << 24  # up to which float32 has all whole numbers
 _SMALLEST = 2 * float(np.finfo(np.float32).tiny)  # half of this is not flushed to zero
 
+_KINDS = {(3, "uint8"): "frame", (2, "uint16"): "planes", (1, "uint16"): "words"}
+
 LEGAL_ACTIONS = "legal actions"
 """Name of the observation tensor that holds the action mask; the space keeps it apart from names of environments."""
 
@@ -33,6 +35,16 @@ class ArraySpec:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
         if any(not isinstance(n, int) or n < 1 for n in self.shape):
             raise ValueError(f"shape must hold positive integers, got {self.shape!r}")
+
+    @property
+    def kind(self) -> str:
+        """What the tensor holds, which an environment says by the shape and dtype that it gives it.
+
+        `frame`: an image, uint8 [H, W, C]; frames are stacked over time. `planes`: 16 binary ones, the bits of uint16
+        [H, W]. `words`: ids, uint16 [W]. `grid`: numbers of another dtype, such as the pieces on a board, [H, W, C].
+        `numbers`: anything else.
+        """
+        return _KINDS.get((len(self.shape), self.dtype), "grid" if len(self.shape) == 3 else "numbers")
 
     @property
     def nbytes(self) -> int:

@@ -30,7 +30,7 @@ LAYERS = (
     ("seed_rl.transport",),
     ("seed_rl.actor",),
     ("seed_rl.agents", "seed_rl.agents.base", "seed_rl.agents.config"),
-    ("seed_rl.agents.epsilon", "seed_rl.agents.transitions", "seed_rl.agents.reward_norm"),
+    ("seed_rl.agents.epsilon", "seed_rl.agents.transitions"),
     ("seed_rl.agents.actor_critic",),
     ("seed_rl.agents.*",),
     ("seed_rl.buffers",),

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
-from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput, RoleModels
+from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput
 from seed_rl.agents.actor_critic.terms import Decisions, decisions_of
 from seed_rl.agents.base import ActOutput, LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
@@ -39,11 +39,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         )
         keras.utils.set_random_seed(seed)
         heads = (self.actions.num_parameters, config.value_norm, clipped * self.actions.num_deviations)
-        make = lambda: ActorCritic(Trunk(config, env_spec), *heads)  # noqa: E731
-        model = RoleModels(make, env_spec) if config.network_per_role else make()
-        super().__init__(model, env_spec, config.unroll_length)
-        roles = {f"role_{n}": own for n, own in enumerate(getattr(model, "models", []))}
-        self._networks: Mapping[str, Any] = roles or {"model": model}
+        super().__init__(ActorCritic(Trunk(config, env_spec), *heads), env_spec, config.unroll_length)
         self._num_training_envs = num_training_envs
         self._holds = config.explore_after > 0 and num_training_envs > 0 and not self.actions.num_deviations
         self._log_entropy_cost: Any = None
@@ -60,7 +56,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
 
     @property
     def groups(self) -> Mapping[str, VariableGroup]:
-        groups = {name: VariableGroup(network.trainable_variables) for name, network in self._networks.items()}
+        groups = {**super().groups}
         if self._log_entropy_cost is not None:
             speed = self.config.entropy_cost_adjustment_speed
             groups["entropy_cost"] = VariableGroup(
@@ -123,7 +119,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
             entropy_cost = tf.exp(self._log_entropy_cost.value)
         made = self.decisions(unroll)
         metrics = self.actor_critic_loss(made, unroll.targets, tf.stop_gradient(entropy_cost))
-        losses = dict.fromkeys(self._networks, metrics["loss/total"])  # to each, the loss of its role's steps
+        losses = {"model": metrics["loss/total"]}
         if self._log_entropy_cost is not None:
             # Gradient descent on this raises the cost while the entropy is below its target, and lowers it above.
             target = self.config.target_entropy * tf.reduce_mean(made.acted)

@@ -64,8 +64,6 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
     """Standardise the advantages in each batch (or minibatch, per training device), as PPO implementations do."""
     value_norm: bool = False
     """PopArt (arXiv:1809.04474): measure value errors and advantages in standard deviations of the value targets."""
-    network_per_role: bool = False
-    """Give each role of a game's players (`PettingZoo.roles`) its own network; each of them computes all steps."""
     clip_ratio: NonNegative = 0.0
     """epsilon of PPO's clipped surrogate (arXiv:1707.06347), which does not reward ratios of the policies outside of
     1 +- epsilon; 0: the policy gradient."""

@@ -1,6 +1,5 @@
-"""The network of an actor-critic agent, a policy and a value, or one for each role of the players in a game."""
+"""The network of an actor-critic agent, a policy and a value."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -9,7 +8,6 @@ import tensorflow as tf
 from seed_rl.networks.normalisation import ValueHead
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl import masks
-from seed_rl.specs import CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
 
 
@@ -65,39 +63,3 @@ class ActorCritic(TrunkModel):
         """Updates the running statistics of observations and value targets."""
         super().update_statistics(moments.observations, steps)
         self.baseline.update(moments.value_targets, steps)
-
-
-class RoleModels(keras.Model):
-    """An `ActorCritic` for each of R roles; the player's role decides whose outputs, and so whose gradients, count.
-
-    All compute every step, at R times the cost of one, and have the same running statistics.
-    """
-
-    def __init__(self, make: Callable[[], ActorCritic], env_spec: EnvSpec):
-        """Creates the models with `make`; raises CannotAct unless observations have a role, a one-hot code [R]."""
-        super().__init__(name="roles", autocast=False)
-        role = dict(env_spec.observation_tensors()).get("role")
-        if role is None or len(role.shape) != 1:
-            raise CannotAct(f"a network per role needs observations with a one-hot code 'role', got {env_spec}")
-        self.models = [make() for _ in range(role.shape[0])]
-        self.baseline, self.moments = self.models[0].baseline, self.models[0].moments
-
-    def initial_state(self, batch_size: int) -> Any:
-        """The states of all models."""
-        return tuple(model.initial_state(batch_size) for model in self.models)
-
-    def build(self, *shapes: Any) -> None:
-        """Does nothing: the models build themselves."""
-
-    def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: Any) -> tuple[Any, Any]:
-        """Runs T steps of B environments, like each of the models."""
-        answers = [model(prev_action, env_output, own) for model, own in zip(self.models, state, strict=True)]
-        outputs, states = zip(*answers, strict=True)
-        role = tf.argmax(tf.cast(env_output.observation["role"], tf.int32), axis=-1)
-        chosen = lambda *each: tf.gather(tf.stack(each, axis=2), role, axis=2, batch_dims=2)  # noqa: E731
-        return tf.nest.map_structure(chosen, *outputs), states
-
-    def update_statistics(self, moments: Moments, steps: float) -> None:
-        """Updates the running statistics of all models."""
-        for model in self.models:
-            model.update_statistics(moments, steps)

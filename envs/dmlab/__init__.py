@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
 from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
-from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
+from seed_rl.envs.vector.workers import MadeByReset, WorkersVectorEnv
 from seed_rl.settings import Count, OneOf, Place, Within
 from seed_rl.specs import EnvSpec
 
@@ -151,7 +151,7 @@ class DMLab(EnvConfig):
         return None if reference is None else reference.normalise(mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
-        """Starts a process per environment: the simulator holds the interpreter's lock and doesn't survive a fork.
+        """Starts a process per environment, because simulators hold the interpreter's lock; they start when reset.
 
         Raises:
           CannotBuild: something is missing on this machine; the message says what.
@@ -166,4 +166,5 @@ class DMLab(EnvConfig):
             )
         self.check_packages()
         name = f"DeepMind Lab level {self.path} (DMLab.level)"
-        return ProcessVectorEnv([alone(functools.partial(DMLabEnv, self))] * num_envs, name)
+        make = functools.partial(MadeByReset, functools.partial(DMLabEnv, self), *self.env_spaces)
+        return WorkersVectorEnv([make] * num_envs, name)

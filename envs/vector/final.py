@@ -12,14 +12,12 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-RESTARTS = "restarts"
-"""Name under which it is reported how often an environment was restarted after errors."""
 _MOST_NUMBERS = 32  # about an episode
 _NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
 
 
 def numbers_of(info: Any) -> dict[str, float]:
-    """The finite numbers in the info of an episode's last step, at most 32, by name, but for `RESTARTS`.
+    """The finite numbers in the info of an episode's last step, at most 32, by name.
 
     Numbers in a dictionary are named `dictionary/name`. Everything else is ignored, and names other than letters,
     digits and `_ . -`.
@@ -32,7 +30,6 @@ def numbers_of(info: Any) -> dict[str, float]:
                 number = np.asarray(part)
                 if number.dtype.kind in "fiub" and np.isfinite(number).all() and _NAME.fullmatch(str(path)):
                     found[str(path)] = float(number.item())
-    found.pop(RESTARTS, None)
     return dict(itertools.islice(found.items(), _MOST_NUMBERS))
 
 
@@ -50,8 +47,7 @@ def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int,
         arrays = {name: v for name, v in final.items() if isinstance(v, np.ndarray) and v.shape[:1] == ended.shape}
         valid = {name: v[index] for name, v in arrays.items() if arrays.get(f"_{name}", ended)[index]}
         own = {name: value for name, value in valid.items() if not str(name).startswith("_")}
-        restarts = {name: float(value) for name, value in own.items() if name == RESTARTS}
-        found += [(int(index), name, value) for name, value in (numbers_of(own) | restarts).items()]
+        found += [(int(index), name, value) for name, value in numbers_of(own).items()]
     return found
 
 

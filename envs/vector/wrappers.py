@@ -11,12 +11,11 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
 from seed_rl.envs.vector.final import final_numbers, final_observations, replaced
-from seed_rl.envs.vector.masks import USUAL_PLACES
+from seed_rl.envs.vector.masks import MASK
 
 _SENT_AS = {
     "int8": "int32",
@@ -26,8 +25,6 @@ _SENT_AS = {
 }
 """Replacements for dtypes that can't be sent, or that are more precise than the networks' float32."""
 
-_OUTSIDE = np.empty(0)
-"""The result of converting choices that are not in their space."""
 _NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
 
 
@@ -117,16 +114,14 @@ class FlatVectorEnv(VectorWrapper):
     def __init__(
         self,
         env: VectorEnv,
-        name: str = "an environment",
         keys: Sequence[str] = (),
         frame_size: int = 0,
         grayscale: bool = False,
-        kept: Sequence[str] = USUAL_PLACES,
+        kept: Sequence[str] = (MASK,),
     ):
         """
         Args:
           env: the environments.
-          name: name of the environments in messages.
           keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
           frame_size: height and width of frames, if they are larger; 0 keeps their size.
           grayscale: whether RGB frames become gray (see `frames.converted`).
@@ -136,7 +131,6 @@ class FlatVectorEnv(VectorWrapper):
           ValueError: a space is not supported, or a key names no part; the message says which.
         """
         super().__init__(env)
-        self._own_name = name
         leaves = _chosen(list(_leaves("", env.single_observation_space)), keys, kept)
         self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
         if len({part.name for part in parts}) < len(parts):
@@ -166,15 +160,7 @@ class FlatVectorEnv(VectorWrapper):
     def _flatten(self, observation: Any) -> Any:
         flat = {}
         for part in self._parts:
-            own = functools.reduce(lambda tree, key: tree[key], part.path, observation)
-            tensor = flat[part.name] = part.convert(own)
-            if tensor is _OUTSIDE or tensor.shape[1:] != part.space.shape:
-                space: Any = self.env.single_observation_space
-                declared = functools.reduce(lambda tree, key: tree[key], part.path, space)
-                array = np.asarray(own)
-                came = array.tolist() if tensor is _OUTSIDE else f"{array.dtype}{list(array.shape[1:])}"
-                subject = " ".join(filter(None, ("observation", part.name)))
-                raise CannotBuild(f"{self._own_name}: {subject} is declared as {declared}, but came as {came}"[:500])
+            flat[part.name] = part.convert(functools.reduce(lambda tree, key: tree[key], part.path, observation))
         return flat.get("", flat)
 
 
@@ -243,7 +229,7 @@ def _part(leaf: _Leaf, frame_size: int, grayscale: bool) -> _Part:
         one_hot = _one_hot(sizes, np.ravel(space.start))
         return _Part(name, spaces.Box(0, 1, (int(sizes.sum()),), flags), one_hot, path)
     if isinstance(space, spaces.MultiBinary):
-        return _Part(name, spaces.Box(0, 1, space.shape, flags), _bits, path)
+        return _Part(name, spaces.Box(0, 1, space.shape, flags), functools.partial(np.asarray, dtype=np.bool_), path)
     kinds = "Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those"
     if not name:
         raise ValueError(f"observations must be {kinds}, got {space}")
@@ -256,12 +242,6 @@ def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[Any], np.ndarra
     value = np.concatenate([start + np.arange(n) for n, start in zip(sizes, starts, strict=True)])
 
     def convert(values: Any) -> np.ndarray:
-        codes = np.take(np.asarray(values).reshape(len(values), -1), choice, axis=1) == value
-        return codes if np.count_nonzero(codes) == len(codes) * len(sizes) else _OUTSIDE
+        return np.take(np.asarray(values).reshape(len(values), -1), choice, axis=1) == value
 
     return convert
-
-
-def _bits(values: Any) -> np.ndarray:
-    bits = np.asarray(values, np.bool_)
-    return bits if np.array_equal(bits, values) else _OUTSIDE

@@ -30,7 +30,7 @@ from seed_rl.system.entry_points import declared
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explained, reason
 from seed_rl.system.native_output import CannotLoad
-from seed_rl.system.signals import OF_SCHEDULERS, never_ignored
+from seed_rl.system.signals import OF_SCHEDULERS
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import SecurityError
 from seed_rl.weights.checkpoints import CheckpointError
@@ -66,8 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in OF_SCHEDULERS:
             signal.signal(number, lambda number, frame: sys.exit(128 + number))  # runs all clean-up
     try:
-        with never_ignored():
-            code = _main(list(sys.argv[1:] if argv is None else argv))
+        code = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
     except BrokenPipeError:

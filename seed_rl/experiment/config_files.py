@@ -18,10 +18,9 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.experiment import Actors, ConfigError, Experiment
-from seed_rl.experiment.gin_errors import sentence
 from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
-from seed_rl.foreign import described, shortened
+from seed_rl.foreign import described, shortened, without_gin
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Settings, SettingsT, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
@@ -115,7 +114,7 @@ def _configured(
         _refuse_unused_scopes(gin.config_str())
         return kind()  # gin supplies the arguments
     except (TypeError, ValueError) as error:
-        raise error if isinstance(error, ConfigError) else ConfigError(sentence(error)) from error
+        raise error if isinstance(error, ConfigError) else ConfigError(without_gin(error)) from error
     finally:
         gin.clear_config()  # so that objects created later have the defaults
 
@@ -154,7 +153,9 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
     except SystemExit as error:
         raise ConfigError(f"{argument} imports a module that exits the program: {described(error)}") from error
     except Exception as error:  # gin and imported modules may raise anything
-        raise ConfigError(prefix + sentence(error, in_file=not prefix)) from error
+        unknown = "; a class is known once a file or binding imports its module, as `import seed_rl.envs.gym` does"
+        hint = unknown if "No configurable matching" in str(error) else ""
+        raise ConfigError(f"{prefix}{without_gin(error)}{hint}") from error
     finally:
         logging.disable(logging.NOTSET)
 

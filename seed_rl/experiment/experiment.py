@@ -230,11 +230,8 @@ class Experiment(Settings):
           CannotAct: the agent does not support these environments.
           CannotBuild: the spec can't be determined, as in `env_spec`.
         """
-        from seed_rl.agents.reward_norm import NormalisedRewards
-
         training = 0 if for_evaluation else self.actors.num_training_envs
-        agent = self.agent.for_device().build(self.env_spec(), training, self.seed)
-        return NormalisedRewards(agent, self.agent.discount) if self.agent.reward_norm else agent
+        return self.agent.for_device().build(self.env_spec(), training, self.seed)
 
     @property
     def frames_before_update(self) -> int:

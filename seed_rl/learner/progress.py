@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.envs.vector.final import RESTARTS
 from seed_rl.experiment import Experiment
 from seed_rl.foreign import number
 from seed_rl.inference.players import AGENT_ALONE, Players
@@ -17,7 +16,6 @@ from seed_rl.learner.sources import Source
 from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 
 _MOST_NUMBERS = 64  # metrics about episodes
-_MOST_RESTARTS = 1000  # in an episode
 
 
 @dataclasses.dataclass
@@ -40,8 +38,6 @@ class Counters:
     """Unrolls in progress when the actor of their environments went away; in earlier starts of the run."""
     unrecorded_steps: int = 0
     """Agent steps before an environment's first unroll began; in earlier starts of the run."""
-    environment_restarts: int = 0
-    """Environments that were rebuilt after an error."""
 
 
 class Taken:
@@ -90,12 +86,10 @@ class Progress:
             for prefix, which in (("", ~evaluated & own), ("eval/", evaluated & own)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
         for env_id, name, value in self._service.take_numbers() if self._service else ():
-            metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
-            if name == RESTARTS:
-                self.counters.environment_restarts += int(min(max(value, 0.0), _MOST_RESTARTS))
-            elif self._players.replaced(np.array(env_id)):
+            if self._players.replaced(np.array(env_id)):
                 continue
-            elif metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
+            metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
+            if metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
                 self._numbers[metric].append(value)
 
     def new_evaluation(self) -> float | None:

@@ -88,17 +88,7 @@ class RunningMoments(keras.layers.Layer):
         The first call only sets the mean; the moments of the same batch must then be computed again about it, because
         float32 can't resolve a variance about a distant point.
         """
-        first = self.steps.value < 0.0
-        mean, variance, total = self._updated(moments, steps)
-        self.mean.assign(mean)
-        self.variance.assign(tf.where(first, self.variance.value, variance))
-        self.steps.assign(tf.where(first, 0.0, total))
-
-    def deviation_after(self, moments: tf.Tensor, steps: tf.Tensor | float) -> tf.Tensor:
-        """The `deviation` that `update` will lead to."""
-        return _deviation(*self._updated(moments, steps)[:2])
-
-    def _updated(self, moments: tf.Tensor, steps: tf.Tensor | float) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        begins = self.steps.value < 0.0
         share, first, second = tf.unstack(moments)
         added = steps * tf.reduce_mean(share)  # the same in all places of the shape
         total = tf.minimum(tf.maximum(self.steps.value, 0.0) + added, _WINDOW)
@@ -106,7 +96,9 @@ class RunningMoments(keras.layers.Layer):
         step = rate * tf.math.divide_no_nan(first, share)
         # Exact: the variance of old and new values combined, both measured about the old mean.
         variance = (1.0 - rate) * self.variance.value + rate * tf.math.divide_no_nan(second, share) - tf.square(step)
-        return self.mean.value + step, tf.maximum(variance, 0.0), total
+        self.mean.assign(self.mean.value + step)
+        self.variance.assign(tf.where(begins, self.variance.value, tf.maximum(variance, 0.0)))
+        self.steps.assign(tf.where(begins, 0.0, total))
 
 
 def _deviation(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:

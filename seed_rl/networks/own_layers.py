@@ -2,15 +2,15 @@
 
 import contextlib
 import importlib
-import os
-import re
-import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import keras
 
+from seed_rl.foreign import described
 from seed_rl.specs import CannotAct
+
+keras.config.disable_traceback_filtering()  # which adds the arguments of layers to their errors
 
 
 class Torso(Protocol):
@@ -76,7 +76,7 @@ def errors_of(setting: str, path: str) -> Iterator[None]:
     """Turns errors of a custom layer into one sentence that names the setting; built-in layers raise as usual.
 
     Raises:
-      CannotAct: gives the error and its line in the layer's module.
+      CannotAct: gives the error and the line that raised it.
     """
     try:
         yield
@@ -85,18 +85,4 @@ def errors_of(setting: str, path: str) -> Iterator[None]:
     except Exception as error:
         if ":" not in path:
             raise
-        # Keras prints the original message in bold, surrounded by its own remarks.
-        bold = re.search(r"\x1b\[1m(.*?)\x1b\[0m", str(error), re.DOTALL)
-        message = " ".join((bold[1] if bold else str(error)).split())
-        sentence = CannotAct(f"{setting} = {path!r}: {type(error).__name__}: {message}{_place(error, path)}")
-        sentence._keras_call_info_injected = True  # type: ignore[attr-defined]  # or enclosing layers add remarks
-        raise sentence from error
-
-
-def _place(error: Exception, path: str) -> str:
-    """The error's line in the layer's module, in parentheses; empty if the error was raised outside of it."""
-    if isinstance(error, SyntaxError):
-        return f" ({error.filename}, line {error.lineno})"
-    name = os.sep + path.partition(":")[0].replace(".", os.sep) + ".py"
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(name)]
-    return f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines else ""
+        raise CannotAct(f"{setting} = {path!r}: {described(error)}") from error

@@ -57,9 +57,9 @@ class Trunk(keras.layers.Layer):
         _check_torso(config, env_spec)
         self._torsos = [_build_torso(config, spec, f"torso_{n}") for n, (_, spec) in enumerate(self._tensors)]
         self._moments = {
-            name: RunningMoments(spec.shape, name=f"moments_{n}", bounded=kind_of(spec) != "frame")
+            name: RunningMoments(spec.shape, name=f"moments_{n}", bounded=spec.kind != "frame")
             for n, (name, spec) in enumerate(self._tensors)
-            if config.observation_norm and kind_of(spec) not in ("planes", "words")
+            if config.observation_norm and spec.kind not in ("planes", "words")
         }
         self._standardised = tf.function(self._standardise, **_FUSED)
         self._core = _build_core(config)
@@ -93,17 +93,16 @@ class Trunk(keras.layers.Layer):
         before, after, parts = list(state.frames), [], []
         for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
             tensor = _tensor(env_output, name)
-            kind = kind_of(spec)
             present = None
             if self._is_stacked(spec):
                 (tensor, present), frames = _stack_frames(tensor, env_output.done, before.pop(0))
                 after.append(frames)
-            elif kind == "planes":
+            elif spec.kind == "planes":
                 tensor = unpack_planes(tensor)
-            elif kind == "grid" and name not in self._moments and as_image(spec, self._config):
+            elif spec.kind == "grid" and name not in self._moments and as_image(spec, self._config):
                 tensor = 255.0 * tf.cast(tensor, tf.float32)
             if name in self._moments:
-                standardise = self._standardised if kind == "frame" else self._standardise
+                standardise = self._standardised if spec.kind == "frame" else self._standardise
                 tensor = standardise(name, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
             with errors_of(f"{type(self._config).__name__}.torso", self._config.torso):
@@ -153,7 +152,7 @@ class Trunk(keras.layers.Layer):
         return [tf.cast(reward, dtype)[..., tf.newaxis], tf.cast(self._actions.features(prev_action), dtype)]
 
     def _is_stacked(self, spec: ArraySpec) -> bool:
-        return kind_of(spec) == "frame" and self._config.frame_stack > 1
+        return spec.kind == "frame" and self._config.frame_stack > 1
 
 
 class TrunkModel(keras.Model, abc.ABC):
@@ -194,23 +193,9 @@ def _tensor(env_output: EnvOutput, name: str) -> Any:
     return env_output.observation[name] if name else env_output.observation
 
 
-def kind_of(spec: ArraySpec) -> str:
-    """What a tensor holds: `frame`, `planes`, `words`, `grid` or `numbers`.
-
-    Frames are images, uint8 [H, W, C], which are stacked over time; planes are 16 binary ones, the bits of uint16
-    [H, W]; words are ids, uint16 [W]; a grid has numbers of another dtype, such as the pieces on a board, [H, W, C].
-    """
-    axes = len(spec.shape)
-    if axes == 3:
-        return "frame" if spec.dtype == "uint8" else "grid"
-    if spec.dtype == "uint16" and axes in (1, 2):
-        return "words" if axes == 1 else "planes"
-    return "numbers"
-
-
 def as_image(spec: ArraySpec, config: TrunkConfig) -> bool:
     """Whether the torso of a tensor takes images, from 0 to 255 or with a deviation of 255."""
-    return kind_of(spec) in _IMAGES or torso_of(spec, config) not in ("mlp", "words")
+    return spec.kind in _IMAGES or torso_of(spec, config) not in ("mlp", "words")
 
 
 def unpack_planes(packed: Any) -> tf.Tensor:
@@ -220,19 +205,18 @@ def unpack_planes(packed: Any) -> tf.Tensor:
 
 def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
     """The kind of torso for a tensor: the one named in the settings, or `shallow`, `mlp` or `words`."""
-    kind = kind_of(spec)
-    if kind == "words":
+    if spec.kind == "words":
         return "words"
-    if kind == "numbers" or (kind == "grid" and config.torso == "auto"):
+    if spec.kind == "numbers" or (spec.kind == "grid" and config.torso == "auto"):
         return "mlp"
-    if config.torso == "auto" or (config.torso == "shallow" and kind == "grid"):
+    if config.torso == "auto" or (config.torso == "shallow" and spec.kind == "grid"):
         return "shallow" if min(spec.shape[:2]) >= smallest_frame(config.convolutions) else "mlp"
     return config.torso
 
 
 def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
     specs = [spec for _, spec in env_spec.network_inputs()]
-    images = [spec for spec in specs if kind_of(spec) in _IMAGES] or [spec for spec in specs if kind_of(spec) == "grid"]
+    images = [spec for spec in specs if spec.kind in _IMAGES] or [spec for spec in specs if spec.kind == "grid"]
     if config.torso not in ("auto", "mlp") and not images:
         raise CannotAct(
             f"the {config.torso} torso takes images, [height, width, channels] or uint16 [height, width] of "

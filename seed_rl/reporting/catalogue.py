@@ -10,7 +10,6 @@ METRICS = {
     "evaluation/return": Metric("eval/episode_return", "reward", "mean over the last 30 evaluation episodes"),
     "evaluation/length": Metric("eval/episode_length", "agent steps", "mean over the last 30 evaluation episodes"),
     "loss/total": Metric("loss/total", "", "loss that is minimised (for SAC: critics plus actor)"),
-    "rewards/unit": Metric("rewards/unit", "reward", "deviation of discounted returns that rewards are divided by"),
     "optimizer/gradient_norm": Metric("gradient_norm", "", "global gradient norm before clipping"),
     "optimizer/gradient_to_clip": Metric("gradient_to_clip", "", "gradient norm divided by `Optimizer.clip_norm`"),
     "optimizer/learning_rate": Metric("learning_rate", "", "current learning rate"),
@@ -30,9 +29,6 @@ METRICS = {
     "inference/batch_size": Metric("inference_batch_size", "environments", "mean number of environments per act step"),
     "inference/padding": Metric("inference_padding", "share", "padding rows (wasted compute) per environment row"),
     "inference/updates_behind": Metric("inference_updates_behind", "updates", "mean age of the acting weights"),
-    "inference/environment_restarts": Metric(
-        "environment_restarts", "environments", "environments rebuilt after an error (cumulative)"
-    ),
     "inference/actors": Metric("actors", "actors", "currently connected actors"),
     "inference/environments": Metric("environments", "environments", "currently connected environments"),
     "unrolls/policy_lag": Metric("policy_lag", "updates", "mean age of an unroll, from its start to the update"),

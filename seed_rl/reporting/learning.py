@@ -4,7 +4,6 @@ The thresholds separate successful runs from runs that were deliberately misconf
 """
 
 import math
-import re
 from collections.abc import Mapping
 
 _LONG_ENOUGH = 100_000  # agent steps
@@ -101,8 +100,7 @@ def _of_values_out_of_bounds(row: Mapping[str, float]) -> str:
 def _of_updates(row: Mapping[str, float]) -> str:
     """Check importance weights, policy changes and gradients."""
     lag = row.get("policy_lag", 0.0)
-    roles = [value for name, value in row.items() if re.fullmatch(r"role_\d+/gradient_to_clip", name)]
-    gradient = max([row.get("gradient_to_clip", 0.0), *roles])
+    gradient = row.get("gradient_to_clip", 0.0)
     mass = row.get("learning/clipped_mass")
     if mass is not None and mass > _CLIPPED_MASS:
         remedy = "fewer environments or larger batches" if lag > _OLD else "a lower learning rate"

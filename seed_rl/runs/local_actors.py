@@ -6,8 +6,6 @@ import subprocess
 from collections.abc import Sequence
 
 from seed_rl.actor.loop import Actor
-from seed_rl.envs.elsewhere import check_several
-from seed_rl.experiment import Experiment
 from seed_rl.runs.fleet import ActorEnd, ActorFailed, SupervisedFleet
 from seed_rl.system import children, signals
 from seed_rl.system.exit_codes import USAGE_ERROR
@@ -15,17 +13,6 @@ from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 
 _FROM_OUTSIDE = (signal.SIGKILL, *signals.ALL)  # SIGKILL also comes from the kernel
-
-
-def check_environments(experiment: Experiment) -> None:
-    """Check that this machine can have the environments of an actor and one of another.
-
-    Raises:
-      CannotBuild: it can't.
-    """
-    env, actors = experiment.env, experiment.actors
-    several = max(actors.envs_per_group, 2 * env.players if actors.groups_per_actor > 1 else 0)
-    check_several(env, several, *[env.players] * (actors.num_actors > 1))
 
 
 @dataclasses.dataclass(eq=False)

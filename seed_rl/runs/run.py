@@ -23,7 +23,7 @@ from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.keepers import working_directory
-from seed_rl.runs.local_actors import ActorThreads, LocalActors, check_environments
+from seed_rl.runs.local_actors import ActorThreads, LocalActors
 from seed_rl.runs.run_directory import CannotUse, run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, explained, socket_directory
@@ -117,8 +117,6 @@ class Run:
                 with explained(CannotUse, f"{path} can't be written"):
                     cleanup.enter_context(native_stderr_to(path))
             self.experiment.agent.check(self.experiment.env_spec())  # before TensorFlow is loaded
-            if self.actors in (PROCESSES, THREADS):
-                check_environments(self.experiment)
             self._cleanup = cleanup.pop_all()
         return self
 

@@ -1,12 +1,13 @@
 """Processes of this program that others of it start."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from seed_rl.foreign import printable
 
@@ -17,8 +18,6 @@ _SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
 _LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
 _listeners: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
 """Processes that learn of this one's end by that of their standard input."""
-_held: dict[int, subprocess.Popen[bytes]] = {}
-"""Such processes by copies of their pipes that stay open until this process has ended."""
 
 
 def _let_go() -> None:
@@ -26,8 +25,6 @@ def _let_go() -> None:
     for process in _listeners:
         if process.stdin:
             process.stdin.close()
-    while _held:
-        os.close(_held.popitem()[0])
 
 
 os.register_at_fork(after_in_child=_let_go)
@@ -45,23 +42,6 @@ def python(code: str, *arguments: str) -> list[str]:
 def seed_rl(*arguments: str) -> list[str]:
     """The command line of a `seed_rl` command that finds the same modules as this process."""
     return python("from seed_rl.__main__ import main; sys.exit(main())", *arguments)
-
-
-def guard_of(groups: Iterable[int | None], folder: str = "") -> subprocess.Popen[bytes]:
-    """A shell that kills process groups, then removes a folder, when its standard input is closed, by whatever end."""
-    script = 'read -r _; kill -9 "$@"; [ -z "$0" ] || rm -rf -- "$0"'
-    program = ["/bin/sh", "-c", script, folder, *(f"-{group}" for group in groups)]
-    guard = subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    _listeners.add(guard)
-    return guard
-
-
-def hold(process: subprocess.Popen[bytes]) -> None:
-    """Keep the pipe to a process open until this one has ended, whatever Python closes before."""
-    assert process.stdin is not None
-    _held[os.dup(process.stdin.fileno())] = process
 
 
 def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Popen[bytes]:
@@ -87,6 +67,8 @@ def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Po
 def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:
     """Run a command as `logged` starts it; `wait` waits for the process and returns its exit code.
 
+    The programs that it has started in its session, such as the engines of environments, are killed when it has ended.
+
     Returns:
       The exit code, and a one-line description of how the process ended.
 
@@ -96,6 +78,8 @@ def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Pop
     begin = os.path.getsize(path) if os.path.exists(path) else 0
     with logged(command, path) as process:
         code = wait(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     return code, how_it_ended(code, path, begin)
 
 

@@ -9,21 +9,17 @@ import sys
 import termios
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
-from seed_rl.system import children
 from seed_rl.system.files import remove_socket_directories
 
 OF_SCHEDULERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """Signals by which clusters announce the end of a job, to the processes that it has started as well."""
 ALL = (signal.SIGINT, signal.SIGHUP, *OF_SCHEDULERS)
 """Signals that ask a run to end."""
-_NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
-_AGAIN_SECONDS = 0.1  # time for a finalizer to end before its signal is sent again
 _INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice, so only later signals count as a second one
 
 
@@ -80,14 +76,10 @@ def signals() -> Iterator[StopFlag]:
     """Let the first signal set a flag, and a signal more than a second later end the process immediately.
 
     Under `nohup`, SIGHUP remains ignored.
-    If the flag `raises`, a signal ends the context without an error, or the process if native code delays that.
+    If the flag `raises`, a signal ends the context without an error.
     """
     stopped = StopFlag()
-
-    def rearm() -> None:
-        stopped.raises |= stopped.raised
-
-    with _watched(stopped), never_ignored(rearm):
+    with _watched():
         hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
         caught = [number for number in ALL if number is not signal.SIGHUP or hangs_up]
         before = {number: signal.signal(number, stopped.handle) for number in caught}
@@ -101,49 +93,11 @@ def signals() -> Iterator[StopFlag]:
                 signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def never_ignored(rearm: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Send a signal again if what its handler raised was ignored, after calling `rearm`.
-
-    Python ignores what is raised in finalizers and callbacks of the garbage collector, where handlers may run as well.
-    """
-    before = sys.unraisablehook
-
-    def hook(ignored: Any) -> None:
-        code: Any = getattr(ignored.exc_value, "code", None)
-        is_exit = code in [128 + number for number in OF_SCHEDULERS]  # see `cli.main`
-        is_ours = is_exit or issubclass(ignored.exc_type, KeyboardInterrupt)
-        if not is_ours or threading.current_thread() is not threading.main_thread():
-            before(ignored)
-            return
-        rearm()
-        number = code - 128 if is_exit else signal.SIGINT
-        later = threading.Timer(_AGAIN_SECONDS, _send_again, (threading.get_ident(), number, hook.__code__))
-        later.daemon = True
-        later.start()
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
-
-
-def _send_again(thread: int, number: int, hook: CodeType) -> None:
-    """Send a signal to a thread once it has left the hook, where what the handler raises would be ignored again."""
-    while any(frame.f_code is hook for frame, _ in traceback.walk_stack(sys._current_frames()[thread])):
-        time.sleep(_AGAIN_SECONDS)
-    signal.pthread_kill(thread, number)
-
-
 def stop_at_end_of_input(stopped: StopFlag) -> None:
     """Start a thread that asks to end once standard input is closed, because the parent has ended in whatever way.
 
-    If the flag `raises`, the process receives SIGTERM. If it leads a process group, the programs it has started, such
-    as the engines of environments, are killed when it ends.
+    If the flag `raises`, the process receives SIGTERM.
     """
-    if os.getpgrp() == os.getpid():
-        children.hold(children.guard_of([os.getpid()]))
 
     def read() -> None:
         while os.read(0, 1024):  # reading sys.stdin would hold a lock needed at exit
@@ -181,13 +135,13 @@ def ctrl_c_asks() -> Iterator[StopFlag]:
 
 
 @contextlib.contextmanager
-def _watched(stopped: StopFlag) -> Iterator[None]:
+def _watched() -> Iterator[None]:
     """Watch signals in a thread, because Python runs handlers only once the main thread has left native code."""
     ours, pythons = socket.socketpair()
     pythons.setblocking(False)
     with ours, pythons:
         before = signal.set_wakeup_fd(pythons.fileno(), warn_on_full_buffer=False)
-        thread = threading.Thread(target=_watch, args=(ours, stopped, _terminal()), name="signals", daemon=True)
+        thread = threading.Thread(target=_watch, args=(ours, _terminal()), name="signals", daemon=True)
         thread.start()
         try:
             yield
@@ -197,11 +151,8 @@ def _watched(stopped: StopFlag) -> Iterator[None]:
             thread.join()
 
 
-def _watch(numbers: socket.socket, stopped: StopFlag, terminal: list[Any] | None) -> None:
-    """End the process if a signal insists, or if one that should raise has not been handled for a while.
-
-    For each signal a byte comes from `numbers`, its number.
-    """
+def _watch(numbers: socket.socket, terminal: list[Any] | None) -> None:
+    """End the process if a signal insists; for each one a byte comes from `numbers`, its number."""
     first = math.inf
     while received := numbers.recv(1):
         (number,), now = received, time.monotonic()
@@ -210,15 +161,6 @@ def _watch(numbers: socket.socket, stopped: StopFlag, terminal: list[Any] | None
         if now - first > _INSIST_SECONDS:
             _leave(number, terminal)
         first = min(first, now)
-        if stopped.raises:
-            late = threading.Timer(_NATIVE_SECONDS, _leave_if_unhandled, (stopped, number, terminal))
-            late.daemon = True
-            late.start()
-
-
-def _leave_if_unhandled(stopped: StopFlag, number: int, terminal: list[Any] | None) -> None:
-    if stopped.raises:  # the handler would have reset it
-        _leave(number, terminal)
 
 
 def _leave(number: int, terminal: list[Any] | None) -> None:

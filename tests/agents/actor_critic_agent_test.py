@@ -14,7 +14,7 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.rl import masks
 from seed_rl.rl.exploration import Holding
 from seed_rl.rl.vtrace import lambda_returns
-from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from tests.support.experience import (
     CHOICES,
     FORCES,
@@ -30,14 +30,12 @@ IMAGES = EnvSpec(ArraySpec((36, 40, 1), "uint8"), DiscreteSpec(5))
 SPEC = EnvSpec(NUMBERS, DiscreteSpec(5))
 SMALL = VTrace(torso="mlp", hidden=16, unroll_length=4)
 RECURRENT = dataclasses.replace(SMALL, core="lstm", core_units=8, previous_step_inputs=True)
-ROLES = EnvSpec({"role": ArraySpec((2,), "bool"), "numbers": NUMBERS}, CHOICES)
-BY_ROLE = dataclasses.replace(RECURRENT, network_per_role=True, value_norm=True)
 VARIANTS = [
     (dataclasses.replace(RECURRENT, torso="shallow", dtype="mixed_bfloat16", kernel_initializer="he_normal"), IMAGES),
     (dataclasses.replace(SMALL, torso="deep", channels=(4, 6), unroll_length=1, frame_stack=1), IMAGES),
     (dataclasses.replace(SMALL, mlp_layers=2, clip_ratio=0.2), EnvSpec(NUMBERS, FORCES)),
     (PPO(hidden=16, unroll_length=4, clip_value=0.2), EnvSpec(NUMBERS, FORCES)),
-    (BY_ROLE, ROLES),
+    (dataclasses.replace(RECURRENT, value_norm=True), EnvSpec(NUMBERS, CHOICES)),
 ]
 """Configs with the environments that they act in."""
 
@@ -49,7 +47,7 @@ def bounds_of(action):
     return np.array(0), np.array(action.n) - 1
 
 
-@pytest.mark.parametrize(("config", "spec"), VARIANTS, ids=["shallow", "deep", "clipped ratio", "ppo", "roles"])
+@pytest.mark.parametrize(("config", "spec"), VARIANTS, ids=["shallow", "deep", "clipped ratio", "ppo", "recurrent"])
 def test_acts_and_learns_from_the_same_policy(config, spec):
     """The unrolled network equals step-by-step acting, so on unchanged weights the policy has not moved."""
     agent = config.build(spec, num_training_envs=2, seed=1)
@@ -64,9 +62,8 @@ def test_acts_and_learns_from_the_same_policy(config, spec):
 
     with tf.GradientTape() as tape:
         output = agent.loss(with_targets(agent, unroll), tf.ones([3]))
-    names = {"role_0", "role_1"} if config.network_per_role else {"model"}
-    assert output.losses.keys() == agent.groups.keys() == names
-    assert all(float(loss) == float(output.metrics["loss/total"]) for loss in output.losses.values())
+    assert output.losses.keys() == agent.groups.keys() == {"model"}
+    assert float(output.losses["model"]) == float(output.metrics["loss/total"])
     for gradient in tape.gradient(output.metrics["loss/total"], [weight.value for weight in agent.trainable_variables]):
         assert gradient is not None, "every weight takes part in the loss"
         assert np.isfinite(gradient).all()
@@ -231,25 +228,3 @@ def test_the_gradients_of_repeated_words_are_added_up():
     expected = tf.linalg.global_norm([tf.convert_to_tensor(gradient) for gradient in gradients])
     metrics = TrainStep(agent, Optimizer(learning_rate=0.001))(unroll, 0.0, np.ones(3)).metrics
     assert metrics["gradient_norm"] == pytest.approx(float(expected), rel=1e-4)
-
-
-def test_a_role_moves_only_its_own_network():
-    agent = dataclasses.replace(BY_ROLE, core="none").build(ROLES, num_training_envs=2, seed=1)
-    unroll = acted_unroll(agent, batch=3)
-    role = tf.one_hot(tf.ones([BY_ROLE.unroll_length + 1, 3], tf.int32), 2, True, False, dtype=tf.bool)
-    unroll.env_output.observation["role"] = role
-    with tf.GradientTape(persistent=True) as tape:
-        losses = agent.loss(unroll, tf.ones([3])).losses
-    assert list(losses) == list(agent.groups) == ["role_0", "role_1"], "an optimizer for each network"
-    still, moved = (
-        [np.any(tape.gradient(losses[name], weight.value)) for weight in group.variables]
-        for name, group in agent.groups.items()
-    )
-    assert len(still) == len(moved) > 4
-    assert not any(still)
-    assert all(moved)
-
-
-def test_a_network_per_role_needs_roles():
-    with pytest.raises(CannotAct, match="a network per role needs observations with a one-hot code 'role', got"):
-        BY_ROLE.build(EnvSpec(NUMBERS, CHOICES), num_training_envs=2, seed=1)

@@ -54,7 +54,7 @@ DIGITS = "9" * 5000
         ('envs check Nope-v1 catch --options={"a":1}', "--options is only for Gymnasium env.*; catch is a suite"),
         (f"train --gin_file={sys.executable}", f"{sys.executable} is not a gin file: it is not UTF-8"),
         ("train --gin_file=dmlab/small", "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
-        (f"train {CATCH} --gin_param=Vtrac.discount=1", r"configurable matching 'Vtrac'\. Did you mean 'VTrace'\?"),
+        (f"train {CATCH} --gin_param=Vtrac.discount=1", "configurable matching 'Vtrac'.*once a file"),
         (
             f"train {CATCH} --gin_param=VTrace.core=nets.mine:NotALayer",
             "VTrace.core = 'nets.mine:NotALayer': there is no module nets; is its directory on PYTHONPATH",
@@ -215,19 +215,6 @@ def test_every_setting_of_an_experiment_is_shown_with_its_documentation_as_a_gin
     assert shown.count("\n# ") >= settings
     (tmp_path / "mine.gin").write_text(shown)
     assert config_files.load(str(tmp_path / "mine.gin")) == config_files.load("gym/any", "PPO.hidden = 7", "ppo")
-
-
-def test_a_missing_import_is_named(tmp_path):
-    """The process has imported nothing else yet."""
-    (tmp_path / "mine.gin").write_text("Experiment.env = @Atari()")
-    for arguments, advice in (
-        (["mine.gin"], "Add the line `import seed_rl.envs.atari` to the file."),
-        (["catch/vtrace", "--gin_param=PPO.hidden=7"], "The files given don't use it: --agent=ppo does."),
-    ):
-        command = [sys.executable, "-m", "seed_rl", "configs", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert advice in done.stderr
 
 
 @pytest.mark.parametrize(("means", "code"), [((1.0,), 0), ((1.5, 0.9), 1), ((float("nan"),), 1)])

@@ -17,7 +17,7 @@ import pytest
 
 from seed_rl.envs.dmlab import DMLab
 from seed_rl.envs.football import Football
-from seed_rl.envs.gym import Gym, package_of
+from seed_rl.envs.gym import Gym
 from seed_rl.envs.mujoco import MuJoCo
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.experiment import config_files
@@ -96,8 +96,8 @@ def test_a_mistake_gets_a_sentence_and_touches_nothing(script, command, sentence
 def test_every_experiment_gets_images_that_have_its_packages(name):
     launch = runpy.run_path(str(ROOT / "docker/launch.py"))
     env = config_files.load([name]).env
-    package = package_of(env.id) if isinstance(env, Gym) else None
-    is_mujoco = isinstance(env, MuJoCo) or (package is not None and package[0] in ("mujoco", "Box2D"))
+    is_box2d = isinstance(env, Gym) and env.id.startswith("LunarLander")
+    is_mujoco = is_box2d or isinstance(env, MuJoCo)
     actor = "football" if isinstance(env, Football) else "dmlab" if isinstance(env, DMLab) else "actor"
     extra = "-mujoco" if is_mujoco else "-pettingzoo" if isinstance(env, PettingZoo) else ""
     settings = ["Football.backend='gfootball'"] if actor == "football" else []

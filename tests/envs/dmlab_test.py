@@ -178,10 +178,6 @@ def test_temporary_files_are_removed_however_environments_end(simulator, tmp_pat
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with contextlib.closing(DMLab(level=PREBUILT).make(1)) as env:
-        assert list(folder.rglob("dmlab_temp_folder_*"))
-        env.processes[0].kill()
-    assert os.listdir(folder) == []
     with contextlib.closing(DMLabEnv(DMLab(level=PREBUILT))):
         assert len(os.listdir(folder)) == 1
     with pytest.raises(CannotBuild, match="not found"):
@@ -190,10 +186,9 @@ def test_temporary_files_are_removed_however_environments_end(simulator, tmp_pat
 
 
 def test_a_level_that_ends_its_process_is_named(fake):
-    with contextlib.closing(DMLab(level="no_map").make(1)) as env:
-        message = r"level no_map \(DMLab.level\) ended in reset: exit code 1; its last words: .*Can't find map"
-        with pytest.raises(EnvironmentFailed, match=message):
-            env.reset(seed=1)
+    env, message = DMLab(level="no_map").make(1), r"level no_map \(DMLab.level\) ended in reset; its output says why"
+    with contextlib.closing(env), pytest.raises(EnvironmentFailed, match=message):
+        env.reset(seed=1)
 
 
 def test_language_levels_give_their_instruction_in_words(make_env):

@@ -60,7 +60,7 @@ def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
         evaluate_run(saved_run("catch/vtrace")[0], gin_params=["Catch.columns = 7"])
     for wrong, sentence in (
         ("R2D2.hidden = 7", "only settings of Memory can be changed here, got 'R2D2.hidden = 7'"),
-        ("Memory.delays = 7", r"Memory.*doesn't have a parameter named 'delays'.* Did you mean 'delay'\?"),
+        ("Memory.delays = 7", r"Memory.*doesn't have a parameter named 'delays'"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             evaluate_run(logdir, gin_params=[wrong])

@@ -6,7 +6,7 @@ import pytest
 
 from seed_rl import experiment
 from seed_rl.envs import registry
-from seed_rl.experiment import config_files, gin_errors, saved_config
+from seed_rl.experiment import config_files, saved_config
 from tests.support.shipped import DISTINCT
 
 
@@ -171,10 +171,9 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
         (R2D2, "Replay.min_size = 5001", r"Replay.min_size \(5001\) must not exceed Replay.capacity \(5000\)"),
         (VTRACE, "Logs.milestones = ((15, 9),)", r"Logs.milestones\[0\] must be \(str, float, int\), got \(15, 9\)"),
         (VTRACE, "Devices.training = (0,)", r"Devices.training\[0\] must be str, got 0"),
-        (VTRACE, "Optimizer.betas = (0.9,", r"^'Optimizer.betas = \(0.9,': a bracket or quote is not closed$"),
-        (VTRACE, "Devices.training = (GPU:0)", r"expected .* or \('GPU:0',\), got GPU; JSON .*'{...}'$"),
-        (VTRACE, "Optimizer.learning_rate = float('nan')", "expected a value such as 1e-4.*, got float;"),
-        ("gym/any", "Gym.options = {bad", "expected a value such as .*, got bad; JSON needs quotes"),
+        (VTRACE, "Optimizer.betas = (0.9,", r"^'Optimizer.betas = \(0.9,': .*EOF in multi-line statement"),
+        ("gym/any", "Gym.options = {bad", "Failed to parse token 'bad'"),
+        (VTRACE, "Vtrace.hidden = 7", "No configurable matching 'Vtrace'.*once a file or binding imports its module"),
         ("gym/any", 'Gym.options = {"id": "A"}', "Gym.options must not set 'id'"),
         (
             VTRACE,
@@ -202,12 +201,9 @@ CATCH = "include 'catch/vtrace.gin'\n"
     [
         ("include 'mine.gin'", "mine.gin includes itself"),
         ("include 'folder'", "Unable to open file: folder"),
-        (f"{CATCH}\nVTrace.discont = 1\n", r"named 'discont'. Did you mean 'discount'\? \(.*mine.gin, line 3\)$"),
-        (
-            f"{CATCH}Optimizer.name = {{'a': false}}",
-            r"^expected a value such .*, got false; JSON needs quotes.*mine.gin, line 2",
-        ),
-        (f"{CATCH}VTrace.discount = %nope", "^the macro %nope has no value$"),
+        (f"{CATCH}\nVTrace.discont = 1\n", r"named 'discont'.* \(.*mine.gin, line 3\)$"),
+        (f"{CATCH}Optimizer.name = {{'a': false}}", "Failed to parse token 'false'.*mine.gin, line 2"),
+        (f"{CATCH}VTrace.discount = %nope", "No bindings specified for 'nope/gin.macro'"),
         (
             f"{CATCH}import tests_that_exit",
             r"imports a module that exits the program: SystemExit: 4 \(tests_that_exit.py, line 1",
@@ -225,35 +221,6 @@ def test_a_file_that_cannot_be_meant_is_a_sentence(text, message, tmp_path, monk
     (tmp_path / "mine.gin").write_text(text)
     with pytest.raises(experiment.ConfigError, match=message):
         config_files.load(str(tmp_path / "mine.gin"))
-
-
-@pytest.mark.parametrize(
-    ("unknown", "in_file", "advice"),
-    [
-        ("'Vtrace'", False, "Did you mean 'VTrace'?"),
-        ("'vtrace'", True, "Did you mean 'VTrace'?"),
-        ("reference '@train/ppo()'", True, "Did you mean 'PPO'?"),
-        ("'seed_rl.agents.ppo.config.PPO'", True, "Add the line `import seed_rl.agents.ppo` to the file."),
-        ("'R2D2'", False, "The files given don't use it: --agent=r2d2 does."),
-        ("reference '@Gym()'", True, "Add the line `import seed_rl.envs.gym` to the file."),
-        (
-            "'Gym'",
-            False,
-            "The files given don't use it: --gin_file=gym/any or --gin_param='import seed_rl.envs.gym' "
-            "--gin_param='Experiment.env = @Gym()' does.",
-        ),
-    ],
-)
-def test_what_is_not_imported_or_misspelt_comes_with_advice_that_helps_there(unknown, in_file, advice):
-    text = f"No configurable matching {unknown}."
-    assert gin_errors.sentence(ValueError(text), in_file) == f"{text} {advice}"
-
-
-def test_the_advice_for_a_binding_works():
-    with pytest.raises(experiment.ConfigError, match="matching 'Vtrace'. Did you mean 'VTrace'"):
-        config_files.load("catch/vtrace", ["Vtrace.hidden = 32"])
-    bindings = ["import seed_rl.envs.gym", "Experiment.env = @Gym()", "Gym.id = 'CartPole-v1'"]
-    assert config_files.load("catch/vtrace", bindings).env.id == "CartPole-v1", "as advised"
 
 
 def test_a_file_may_begin_with_a_byte_order_mark_and_includes_files_beside_it(tmp_path):

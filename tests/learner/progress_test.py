@@ -4,7 +4,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from seed_rl.envs.vector.final import RESTARTS
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.players import Players
 from seed_rl.learner.progress import Counters, Progress
@@ -26,9 +25,9 @@ class Played:
         return [Episodes(*map(np.array, zip(*rows, strict=True)))] if rows else []
 
 
-def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_and_restarts_are_counted():
+def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart():
     progress, numbers = Progress(num_training_envs=3), [(2, "is_success", float(n >= 50)) for n in range(150)]
-    numbers += [(3, "is_success", 0.25), (0, RESTARTS, 1.0), (4, RESTARTS, 2.0)]
+    numbers.append((3, "is_success", 0.25))
     progress.attach(Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20), numbers=numbers))
     assert progress.gauges() == {
         "episode_return": 1.5,
@@ -41,15 +40,11 @@ def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_
         "episodes": 2,
         "total_return": 3.0,
     }
-    assert progress.totals()["environment_restarts"] == 3
     progress.attach(Played(numbers=[(0, f"name{n}", 1.0) for n in range(1000)]))
     assert len(progress.gauges()) < 100
-    progress.attach(Played(numbers=[(0, RESTARTS, value) for value in (-1.0, 1e300)]))
-    progress.gauges()
-    assert progress.totals()["environment_restarts"] == 3 + 0 + 1000, "an actor may send any number"
 
 
-def test_episodes_of_opponents_do_not_count_but_the_restarts_of_their_environments_do():
+def test_episodes_of_opponents_do_not_count():
     class Odd(Players):
         """Opponents in odd rows."""
 
@@ -62,13 +57,12 @@ def test_episodes_of_opponents_do_not_count_but_the_restarts_of_their_environmen
             return {"members": 2}
 
     progress = Progress(2, Odd())
-    numbers = [*((row, "is_success", float(row)) for row in range(4)), (1, RESTARTS, 2.0)]
+    numbers = [(row, "is_success", float(row)) for row in range(4)]
     episodes = [(row, float(row), 5) for row in range(4)] * 10
     progress.attach(Played(*episodes, numbers=numbers))
     gauges = progress.gauges()
     assert (gauges["episode_return"], gauges["eval/episode_return"], gauges["members"]) == (0, 2, 2)
     assert (gauges["episode/is_success"], gauges["eval/episode/is_success"]) == (0, 2)
-    assert progress.totals()["environment_restarts"] == 2
     assert progress.new_evaluation() is None, "opponents change"
 
 

@@ -17,7 +17,6 @@ from seed_rl.api import (
     ELSEWHERE,
     THREADS,
     ActorFailed,
-    CannotBuild,
     CannotUse,
     ConfigError,
     Run,
@@ -27,7 +26,6 @@ from seed_rl.api import (
 )
 from seed_rl.envs import registry
 from seed_rl.envs.catch import Catch
-from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import register
 from seed_rl.learner.learner import Learner
 from seed_rl.learner.peers import Peers
@@ -53,13 +51,6 @@ def test_actors_in_this_process_may_load_what_its_own_experiment_names(tmp_path)
     assert not registry.may_import(simulator)
     Run(experiment, str(tmp_path), actors=THREADS)._new_actors()
     assert registry.may_import(simulator)
-
-
-def test_a_run_makes_a_group_of_environments_before_it_loads_tensorflow(small_catch, tmp_path):
-    env = Gym("tests.support.registered_envs:Single-v0")
-    experiment = dataclasses.replace(small_catch, env=env)
-    with pytest.raises(CannotBuild, match="there can't be 2 of .* in one process"), Run(experiment, str(tmp_path)):
-        pass
 
 
 STOP = threading.Event()

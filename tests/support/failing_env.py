@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
-import tempfile
 import threading
 from typing import Any
 
@@ -15,7 +13,6 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs import registry
-from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.catch import Catch, CatchVectorEnv
 
 GO_ON, RAISE, EXIT = range(3)
@@ -28,21 +25,13 @@ class FailingEnv(gymnasium.Env):
     observation_space = spaces.Box(-1, 2**62, (3,), np.int64)
     action_space = spaces.Discrete(3)
 
-    def __init__(self, fails: str = "", hangs_at_close: bool = False, compiles: bool = False):
+    def __init__(self, hangs_at_close: bool = False, not_in: int = 0):
         """
         Args:
-          fails: how the construction fails, if at all: `cannot_build` or `exit`.
           hangs_at_close: `close` never returns.
-          compiles: starts a program that runs for five minutes.
+          not_in: id of a process that may not make it.
         """
-        if fails == "cannot_build":
-            raise CannotBuild("no such thing here")
-        if fails == "exit":
-            os._exit(3)
-        if compiles:
-            subprocess.Popen(["sh", "-c", "sleep 300; exit"])
-        tempfile.mkstemp()
-        print("the thing has begun", flush=True)
+        assert os.getpid() != not_in
         self._hangs_at_close = hangs_at_close
         self._seed, self._steps = -1, 0
 

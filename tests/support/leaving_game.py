@@ -6,7 +6,7 @@ from pettingzoo import ParallelEnv
 
 
 class Leaving(ParallelEnv):
-    """Agent i leaves after i + 1 steps. Agent 2 has a mask in `info`.
+    """Agent i leaves after i + 1 steps.
 
     Agents observe 1 + their index, the step, and their last action, which is also their reward; under another name,
     they observe the step once more.
@@ -26,7 +26,7 @@ class Leaving(ParallelEnv):
 
     def reset(self, seed=None, options=None):
         self.agents, self._steps = list(self.possible_agents), 0
-        return self._results(dict.fromkeys(self.agents, 0))
+        return self._results(dict.fromkeys(self.agents, 0)), {}
 
     def step(self, actions):
         assert set(actions) == set(self.agents)
@@ -34,14 +34,14 @@ class Leaving(ParallelEnv):
         gone = [agent for agent in actions if self.possible_agents.index(agent) < self._steps]
         terminations = {agent: agent in gone and agent not in self._truncated for agent in actions}
         truncations = {agent: agent in gone and agent in self._truncated for agent in actions}
-        observations, infos = self._results(actions)
+        observations = self._results(actions)
         self.agents = [agent for agent in self.agents if agent not in gone]
         return (
             observations,
             {agent: float(action) for agent, action in actions.items()},
             terminations,
             truncations,
-            infos,
+            {},
         )
 
     def _results(self, actions):
@@ -50,8 +50,7 @@ class Leaving(ParallelEnv):
         if self._also:
             step = np.array([self._steps], np.float32)
             observations = {agent: {"observation": own, self._also: step} for agent, own in observations.items()}
-        masks = {"sitter_0": {"action_mask": np.array([0, 1, 1, 1], np.int8)}}
-        return observations, {agent: masks.get(agent, {}) for agent in actions}
+        return observations
 
 
 def parallel_env(**options):

@@ -2,8 +2,6 @@
 
 import functools
 import json
-import os
-import socket
 
 import gymnasium
 import numpy as np
@@ -137,26 +135,25 @@ class Echo(gymnasium.Env):
 class Workshop(gymnasium.Env):
     """Asks for a place and a tool: the right tool earns 1 minus the distance, for eight steps. One other is in use."""
 
-    observation_space = spaces.Box(-1, 1, (4,), np.float32)
+    observation_space = spaces.Dict({"task": spaces.Box(-1, 1, (4,), np.float32), "action_mask": spaces.MultiBinary(3)})
     action_space = spaces.Dict({"place": spaces.Box(-1, 1, (1,), np.float32), "tool": spaces.Discrete(3)})
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._steps = 0
-        return self._ask()
+        return self._ask(), {}
 
     def step(self, action):
         assert action["tool"] != self._used
         distance = abs(float(action["place"][0]) - self._place)
         reward = max(0.0, 1.0 - distance) if action["tool"] == self._tool else 0.0
         self._steps += 1
-        observation, info = self._ask()
-        return observation, reward, self._steps == 8, False, info
+        return self._ask(), reward, self._steps == 8, False, {}
 
     def _ask(self):
         self._place, (self._tool, self._used) = self.np_random.uniform(-0.8, 0.8), self.np_random.permutation(3)[:2]
-        mask = {"place": None, "tool": np.arange(3) != self._used}
-        return np.array([self._place, *(np.arange(3) == self._tool)], np.float32), {"action_mask": mask}
+        task = np.array([self._place, *(np.arange(3) == self._tool)], np.float32)
+        return {"task": task, "action_mask": (np.arange(3) != self._used).astype(np.int8)}
 
 
 class Told(Echo):
@@ -167,58 +164,29 @@ class Told(Echo):
         self.render = lambda: json.dumps(options)
 
 
-class Single(Counted):
-    """Exists once in a process, or once with a name on a machine."""
-
-    exists = False
-
-    def __init__(self, name=""):
-        super().__init__()
-        self._socket = socket.socket(socket.AF_UNIX)
-        if name:
-            self._socket.bind(f"\0{name} of {os.environ['HOME']}")
-        elif Single.exists:
-            raise RuntimeError("cannot create multiple emulators per process")
-        Single.exists = True
-
-    def close(self):
-        Single.exists = False
-        self._socket.close()
-
-
 class Masked(gymnasium.Env):
     """Allows each value of its choices half of the time, and fails if another is taken.
 
-    One episode in two is terminated, with an action mask of zeros, the others are truncated, without a mask. The first
-    mask comes in the reset, or in the step after it.
+    One episode in two is terminated, the others are truncated; the last action mask is zero.
     """
 
-    observation_space = spaces.Box(-1, 1, (2,), np.float32)
-
-    def __init__(self, place="action_mask", levers="choices", allows="some", first_in="reset"):
-        self._first_in = first_in
+    def __init__(self, levers="choices", allows="some"):
         self.action_space = LEVERS[levers]
-        self._place, self._allows = place, allows
+        self._allows = allows
         self._sizes = getattr(self.action_space, "nvec", [getattr(self.action_space, "n", 1)])
-        if place == "observation":
-            parts = [spaces.Box(0, 1, (int(n),), np.int8) for n in self._sizes]
-            mask = spaces.Tuple(parts) if len(parts) > 1 else parts[0]
-            self.observation_space = spaces.Dict({"board": spaces.Discrete(3), "action_mask": mask})
-        if place == "method":
-            self.action_masks = lambda: np.concatenate(self._mask)
+        parts = [spaces.Box(0, 1, (int(n),), np.int8) for n in self._sizes]
+        mask = spaces.Tuple(parts) if len(parts) > 1 else parts[0]
+        self.observation_space = spaces.Dict({"board": spaces.Discrete(3), "action_mask": mask})
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        observation, info = self._observe(False)
-        return observation, info if self._first_in == "reset" else {}
+        return self._observe(False), {}
 
     def step(self, action):
         for chosen, allowed, start in zip(np.atleast_1d(action), self._mask, self._starts(), strict=True):
             assert allowed[chosen - start], f"{action} is illegal"
         ends, even = self.np_random.random() < 0.25, self.np_random.random() < 0.5
-        observation, info = self._observe(ends)
-        told = {} if ends and not even and self._first_in == "reset" else info
-        return observation, 1.0, bool(ends and even), bool(ends and not even), told
+        return self._observe(ends), 1.0, bool(ends and even), bool(ends and not even), {}
 
     def _starts(self):
         return np.atleast_1d(self.action_space.start)
@@ -226,15 +194,10 @@ class Masked(gymnasium.Env):
     def _observe(self, ends):
         self._mask = [self.np_random.random(n) < 0.5 for n in self._sizes]
         for allowed in self._mask:
-            allowed[self.np_random.integers(len(allowed))] = self._allows != "none"
+            allowed[self.np_random.integers(len(allowed))] = True
             allowed &= not ends and self._allows != "none"
-        mask = tuple(self._mask) if len(self._mask) > 1 else self._mask[0].astype(np.int8)
-        if self._allows == "logits":
-            mask = np.where(np.concatenate(self._mask), 0.0, -np.inf)
-        if self._place == "observation":
-            return {"board": self.np_random.integers(3), "action_mask": mask}, {}
-        info = {} if self._place == "method" else {self._place: mask}
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32), info
+        mask = tuple(each.astype(np.int8) for each in self._mask)
+        return {"board": self.np_random.integers(3), "action_mask": mask if len(mask) > 1 else mask[0]}
 
 
 def bare():
@@ -260,6 +223,5 @@ gymnasium.register("Echo-v0", Echo)
 gymnasium.register("Masked-v0", Masked)
 gymnasium.register("Told-v0", Told)
 gymnasium.register("Workshop-v0", Workshop)
-gymnasium.register("Single-v0", Single)
 for name, mode in {**MODES, "Silent": None}.items():
     gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))

@@ -9,14 +9,14 @@ import time
 import psutil
 import pytest
 
+from seed_rl.system import children
 from tests.support.deadlines import within
 
 WAITS_IN_NATIVE_CODE = """
-import ctypes, sys, threading
+import ctypes, threading
 from seed_rl.system.signals import signals
 
 with signals() as stopped:
-    stopped.raises = "nothing to lose" in sys.argv
     lock, native = ctypes.create_string_buffer(64), ctypes.CDLL(None)
     native.pthread_mutex_lock(lock)
     threading.Timer(0.2, print, ["waiting"], {"flush": True}).start()
@@ -47,53 +47,6 @@ with signals() as stopped:
         print("cleans up", flush=True)
         raise ValueError("made of KeyboardInterrupt")
 raise SystemExit(stopped.exit_code)
-"""
-IGNORED = """
-import sys, threading, time
-from seed_rl import __main__
-from seed_rl.cli import main
-from seed_rl.system.signals import signals
-
-class Finalized:
-    def __del__(self):  # Python only prints what is raised here
-        print("waiting", flush=True)
-        time.sleep(60)
-
-class SlowTimer(threading.Timer):
-    def start(self):  # as on a busy machine
-        super().start()
-        time.sleep(0.3)
-
-def run(words):
-    Finalized()
-    print("after the finalizer", flush=True)
-    time.sleep(60)
-
-def run_with_nothing_to_lose(words):
-    with signals() as stopped:
-        stopped.raises = True
-        run(words)
-    return stopped.exit_code
-
-if "on a busy machine" in sys.argv:
-    threading.Timer = SlowTimer
-main._main = run_with_nothing_to_lose if "nothing to lose" in sys.argv else run
-sys.exit(__main__.main())
-"""
-STARTS_A_PROGRAM = """
-import os
-import subprocess
-import sys
-import time
-from seed_rl.system.signals import StopFlag, stop_at_end_of_input
-
-stop_at_end_of_input(StopFlag())
-if os.fork() == 0:  # as multiprocessing does
-    time.sleep(300)
-program = subprocess.Popen(["sh", "-c", "trap '' TERM; echo $$; sleep 300; exit"])
-if "waits" in sys.argv:
-    time.sleep(300)
-time.sleep(0.5)
 """
 
 
@@ -164,29 +117,11 @@ def test_a_later_signal_ends_the_process_even_in_native_code(start):
     assert process.returncode == 128 + signal.SIGINT
 
 
-def test_before_there_is_anything_to_save_the_first_one_does(start):
-    process = start(WAITS_IN_NATIVE_CODE, "nothing to lose")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(within(30)) == 128 + signal.SIGINT
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-@pytest.mark.parametrize("when", [("nothing to lose",), ("in any command",), ("nothing to lose", "on a busy machine")])
-def test_a_signal_that_arrives_in_a_finalizer_is_not_lost(start, number, when):
-    process = start(IGNORED, *when)
-    process.send_signal(number)
-    assert process.wait(within(30)) == 128 + number
-
-
-@pytest.mark.parametrize("how", ["waits", "ends"])
-def test_programs_end_with_the_process_that_started_them(how):
-    command = [sys.executable, "-c", STARTS_A_PROGRAM, how]
-    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, start_new_session=True) as started:
-        engine = psutil.Process(int(started.stdout.readline()))
-        if how == "waits":
-            started.kill()
-        assert started.wait(within(20)) == (-signal.SIGKILL if how == "waits" else 0)
-    assert not psutil.wait_procs([engine], timeout=within(20))[1]
+def test_programs_end_with_the_process_that_started_them(tmp_path):
+    log = tmp_path / "log"
+    script = "trap '' TERM; sleep 300 & echo $!; kill -KILL $$"
+    children.run_logged(["sh", "-c", script], str(log), lambda process: process.wait())
+    assert not psutil.wait_procs([p for p in psutil.process_iter() if p.pid == int(log.read_text())], within(20))[1]
 
 
 def test_a_process_learns_of_the_end_of_its_parent_although_a_fork_of_that_lives(tmp_path, wait_for):

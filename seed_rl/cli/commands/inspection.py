@@ -8,7 +8,7 @@ from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, check_outputs, command
 from seed_rl.envs import elsewhere, registry
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.experiment import config_files, gin_errors, gin_text
+from seed_rl.experiment import config_files, gin_text
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import EnvDescription
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
@@ -82,7 +82,7 @@ def _check(ids: Sequence[str], options: str) -> int:
         try:
             found[name] = registry.from_description(description)
         except CannotBuild as error:
-            raise UsageError(gin_errors.sentence(error)) from error
+            raise UsageError(str(error)) from error
     for name, config in found.items():
         print("\n  ".join([f"{name}: ok", *elsewhere.findings(config)]))
     return 0

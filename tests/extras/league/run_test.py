@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from seed_rl.experiment import ConfigError, config_files, gin_errors
+from seed_rl.experiment import ConfigError, config_files
 from seed_rl.runs.run import THREADS, Run
 
 LEAGUE = ("import seed_rl.extras.league.settings", "Experiment.league = @League()")
@@ -32,8 +32,3 @@ def test_a_run_plays_its_past_policies_and_goes_on_with_them(tmp_path):
 def test_games_without_opponents_have_no_league():
     with pytest.raises(ConfigError, match=r"^Experiment.league needs .*'catch' has none"):
         config_files.load("catch/vtrace", LEAGUE)
-
-
-def test_whoever_forgets_the_import_is_told():
-    error = ValueError("No configurable matching reference '@League()'.")  # gin's own, but for modules imported here
-    assert f"--gin_param='{LEAGUE[0]}' does." in gin_errors.sentence(error, in_file=False)

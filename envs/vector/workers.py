@@ -1,0 +1,99 @@
+"""Environments with a process each, for those that hold the interpreter's lock or can exist once in a process."""
+
+import contextlib
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+
+from seed_rl.envs.base import EnvironmentFailed
+
+CLOSE_SECONDS = 3.0
+"""Time for an environment's process to end before it is killed."""
+
+
+class WorkersVectorEnv(AsyncVectorEnv):
+    """Gymnasium's vector environment of processes, new ones, which share memory and stay unaware of Ctrl-C.
+
+    The first maker is also called in this process, to read the spaces of what it makes. After an error, only `close`
+    may be called.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], gymnasium.Env]], name: str):
+        """
+        Args:
+          makers: picklable functions; all environments must have the same spaces.
+          name: name of the environments in messages.
+
+        Raises:
+          EnvironmentFailed: a process ended; errors of the first maker are raised as they are.
+        """
+        self._name = name
+        made: Any = [functools.partial(_made, os.getpid(), make) for make in makers]
+        with self._ends_named("make"):
+            super().__init__(made, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start new episodes; environment i gets the seed `seed` + i."""
+        with self._ends_named("reset"):
+            return super().reset(seed=None if seed is None else int(seed), options=options)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all environments with actions [E, ...]."""
+        with self._ends_named("step"):
+            return super().step(actions)
+
+    @contextlib.contextmanager
+    def _ends_named(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, OSError) as lost:
+            raise EnvironmentFailed(f"a process of {self._name} ended in {what}; its output says why") from lost
+
+    def close_extras(self, *unused: Any, **also_unused: Any) -> None:
+        """End the processes, killing those that don't end within `CLOSE_SECONDS`."""
+        pipes = [pipe for pipe in self.parent_pipes if pipe is not None]  # an error closes that of its process
+        for pipe in pipes:
+            with contextlib.suppress(OSError):
+                pipe.send(("close", None))
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for process in self.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            process.kill()
+            process.join()
+        for pipe in pipes:
+            pipe.close()
+
+
+class MadeByReset(gymnasium.Env):
+    """An environment that is made in the first reset, and so not in the process that only reads its spaces."""
+
+    def __init__(self, make: Callable[[], gymnasium.Env], observation_space: Any, action_space: Any):
+        self.observation_space, self.action_space = observation_space, action_space
+        self._make = make
+        self._env: Any = None
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        self._env = self._env or self._make()
+        return self._env.reset(**arguments)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step."""
+        return self._env.step(action)
+
+    def close(self) -> None:
+        """Close the environment, if there is one."""
+        if self._env is not None:
+            self._env.close()
+
+
+def _made(parent: int, make: Callable[[], gymnasium.Env]) -> gymnasium.Env:
+    if os.getpid() != parent:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
+    return make()
