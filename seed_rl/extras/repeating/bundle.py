@@ -81,8 +81,8 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
 
 
 def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:
-    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does; None if it is no file."""
-    return _as_log_directory(place) if os.path.isfile(place) else None
+    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does; None if it isn't a file, or is one."""
+    return _as_log_directory(place) if os.path.isfile(place) and not place.endswith(".npz") else None
 
 
 @contextlib.contextmanager
