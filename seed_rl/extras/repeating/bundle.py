@@ -81,7 +81,7 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
 
 
 def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:
-    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does; None if it isn't a file, or is one."""
+    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does; None for a checkpoint or what is no file."""
     return _as_log_directory(place) if os.path.isfile(place) and not place.endswith(".npz") else None
 
 
