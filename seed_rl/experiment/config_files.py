@@ -109,7 +109,7 @@ def _configured(
         if agent is not None:
             _change_agent(agent)
         for binding in gin_params:
-            _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
+            _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ", binding.partition("=")[0].strip())
         _parse(lambda _: gin.finalize(), "", "")
         _refuse_unused_scopes(gin.config_str())
         return kind()  # gin supplies the arguments
@@ -144,7 +144,8 @@ def _agent() -> Any:
     return copy.deepcopy(gin.get_bindings("Experiment", resolve_references=False).get("agent"))  # gin's call
 
 
-def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
+def _parse(parse: Callable[[str], Any], argument: str, prefix: str, setting: str = "") -> None:
+    """Let gin parse an argument; raise ConfigError with the prefix, gin's words, and the known setting most like it."""
     logging.disable(logging.ERROR)  # gin logs every place it searches for an included file
     try:
         parse(argument)
@@ -155,7 +156,12 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
     except Exception as error:  # gin and imported modules may raise anything
         unknown = "; a class is known once a file or binding imports its module, as `import seed_rl.envs.gym` does"
         hint = unknown if "No configurable matching" in str(error) else ""
-        raise ConfigError(f"{prefix}{without_gin(error)}{hint}") from error
+        known = {
+            f"{group.__name__}.{field.name}" for group in subclasses(Settings) for field in dataclasses.fields(group)
+        }
+        guess = did_you_mean(setting, known) if setting not in known else ""
+        words = without_gin(error).rstrip(".") + hint
+        raise ConfigError(f"{prefix}{words}{guess and '.'}{guess}") from error
     finally:
         logging.disable(logging.NOTSET)
 

@@ -54,7 +54,11 @@ DIGITS = "9" * 5000
         ('envs check Nope-v1 catch --options={"a":1}', "--options is only for Gymnasium env.*; catch is a suite"),
         (f"train --gin_file={sys.executable}", f"{sys.executable} is not a gin file: it is not UTF-8"),
         ("train --gin_file=dmlab/small", "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
-        (f"train {CATCH} --gin_param=Vtrac.discount=1", "configurable matching 'Vtrac'.*once a file"),
+        (
+            f"train {CATCH} --gin_param=Vtrac.discount=1",
+            r"matching 'Vtrac'; a class.*does\. Did you mean 'VTrace.discount'",
+        ),
+        (f"train {CATCH} --gin_param=VTrace.hiden=1", r"named 'hiden'\. Did you mean 'VTrace.hidden'\?$"),
         (
             f"train {CATCH} --gin_param=VTrace.core=nets.mine:NotALayer",
             "VTrace.core = 'nets.mine:NotALayer': there is no module nets; is its directory on PYTHONPATH",
