@@ -74,8 +74,8 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
             "task": str(getattr(env, env.task_setting)) if env.task_setting else env.suite,
             "agent": type(experiment.agent).__name__,
             "sha256": digest,
-            "low": score.mean - DEVIATIONS * score.standard_error,
-            "high": score.mean + DEVIATIONS * score.standard_error,
+            "low": max(min(score.returns), score.mean - DEVIATIONS * score.standard_error),
+            "high": min(max(score.returns), score.mean + DEVIATIONS * score.standard_error),
             **dataclasses.asdict(dataclasses.replace(score, logdir="", checkpoint=WEIGHTS, environment=env.describe())),
         }
         card = _CARD.format(
