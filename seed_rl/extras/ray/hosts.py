@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 _SLOW_SECONDS = 20.0
 _PATIENCE_SECONDS = 300.0
-_GRACE_SECONDS = 15.0
+_GRACE_SECONDS = 60.0  # for others to save and end; a second Ctrl-C ends the wait
 _RUNTIME_ENVIRONMENT = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # of a submitted job, for which Ray sets it
 
 
