@@ -1,9 +1,9 @@
-"""The errors that end a command with one sentence; other packages raise subclasses of them."""
+"""Errors that end a command with their message; other packages raise subclasses."""
 
 
 class UsageError(Exception):
-    """The command line is wrong; one sentence."""
+    """The command line is wrong."""
 
 
 class Failure(Exception):
-    """The command could not do its work; one sentence."""
+    """The command could not do its work."""

@@ -4,12 +4,13 @@ A checkpoint is written under another name, flushed to disk and renamed: a file 
 A run keeps its newest checkpoints, the best one, and if configured one per interval of environment frames.
 """
 
+import contextlib
 import json
 import logging
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import IO, Any
 
 import numpy as np
 
@@ -132,11 +133,12 @@ def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], d
     return (newest(os.path.dirname(path)) if name in (None, "newest") else None) or (path, *load(path))
 
 
-def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read arrays and state of one checkpoint file.
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """Open a file of weights that fits into memory.
 
     Raises:
-      CheckpointError: it can't be read.
+      CheckpointError: it doesn't fit, or can't be read, now or in the context.
     """
     with (
         explained(CheckpointError, f"{path} is damaged", BadArchive),
@@ -145,6 +147,16 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     ):
         if (size := os.path.getsize(path)) > free_host_memory():
             raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")
+        yield file
+
+
+def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read arrays and state of one checkpoint file.
+
+    Raises:
+      CheckpointError: it can't be read.
+    """
+    with opened(path) as file:
         arrays = dict(Archive(file))
     if _STATE not in arrays:
         raise CheckpointError(f"{path} is not a checkpoint: {_STATE} is missing")

@@ -11,10 +11,8 @@ import numpy as np
 
 from seed_rl.experiment.saved_config import SAVED
 from seed_rl.extras.sharing import pretrained, safetensors
-from seed_rl.foreign import json_object, open_file
-from seed_rl.system.archives import BadArchive
+from seed_rl.foreign import json_object
 from seed_rl.system.files import explained
-from seed_rl.system.host_memory import free_host_memory
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 
@@ -56,13 +54,7 @@ def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     Raises:
       CheckpointError: the file can't be read.
     """
-    with (
-        explained(CheckpointError, f"{path} is damaged", BadArchive),
-        explained(CheckpointError, f"{path} can't be read"),
-        open_file(path) as file,
-    ):
-        if (size := os.path.getsize(path)) > free_host_memory():
-            raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")
+    with checkpoints.opened(path) as file:
         arrays, metadata = safetensors.load(file.read())
     with explained(CheckpointError, f"{path} is not a policy: its {STATE} can't be read", ValueError):
         return arrays, json_object(metadata.get(STATE, "").encode())
