@@ -27,7 +27,7 @@ def without(names, target):
     def ignored(folder, entries):
         return [entry for entry in entries if entry == "__pycache__" or f"{folder}/{entry}" in left_out]
 
-    for folder in ("seed_rl", "agents", "envs", "configs", "benchmarks", "docs", "tests"):
+    for folder in ("seed_rl", "agents", "envs", "configs", "benchmarks", "docs", "scripts", "tests"):
         shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored)
     for name in ("pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, target / name)
