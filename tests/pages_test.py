@@ -4,14 +4,17 @@ import json
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS
 from scripts import pages
 
-DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
 RESULTS = DOCS / "results" / "performance"
 ON_A_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have separate pages
 ONE_TABLE = "<!-- table: env -->\n<!-- end -->\n"
@@ -81,13 +84,80 @@ def test_differences_are_rounded_up_to_a_digit(x, expected):
     assert pages.rounded_up(x) == expected
 
 
-@pytest.mark.parametrize("page", [DOCS.parent / "README.md", DOCS / "index.md"], ids=["README", "Home"])
-def test_each_figure_of_a_claim_is_on_a_page_that_the_claim_links_to(page):
-    claims = re.findall(r"^- \*\*.*\n(?:  .*\n)*", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(claims) >= 6
-    for claim in claims:
-        links = re.findall(r"\]\(([^)#]+)", claim)
-        evidence = "".join((page.parent / link).read_text(encoding="utf-8") for link in links)
-        figures = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)", re.sub(r"\]\([^)]*\)", "", claim))
-        assert links
-        assert [each for each in figures if not re.search(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", evidence)] == []
+class Evidence(NamedTuple):
+    """Records of a claim, each with its day and commit, or a test that shows it anew.
+
+    `changed` is the day of the last change of the measured code that moved a figure, `read` the day up to which later
+    changes were read, and found to move none.
+    """
+
+    files: str
+    code: tuple[str, ...] = ()
+    changed: str = ""
+    read: str = ""
+
+
+RECIPE = ("configs/atari/vtrace_fast.gin", "agents/vtrace/loss.py", "seed_rl/rl/vtrace.py", "envs/atari.py")
+ACTOR = ("requirements/actor.in", "requirements/actor.lock")
+RECORDED = r'"commit": "[0-9a-f]{9,40}.*?"date": "(\d{4}-\d\d-\d\d)|`, (\d{4}-\d\d-\d\d), [^\n]* at [0-9a-f]{9}'
+EVIDENCE = {
+    "Fast on what you have": [
+        Evidence("docs/results/time_to_score/pong_features/*.json", RECIPE, "2026-11-25", "2026-11-28"),
+        Evidence("docs/results/time_to_score/pong_avx2/*.json", RECIPE, "2026-11-25", "2026-11-28"),
+    ],
+    "One recipe for 54 Atari games": [  # the page says which games are older than `explore_after`
+        Evidence("docs/results/atari/atari57_5M/*.json", RECIPE, "2026-11-25", "2026-11-28"),
+    ],
+    "Faithful": [
+        Evidence(
+            "docs/results/faithfulness/golden.json", ("agents/*/loss.py", "seed_rl/rl"), "2026-11-27", "2026-11-28"
+        ),
+        Evidence("tests/golden/golden_test.py"),
+    ],
+    "Repeatable": [Evidence("tests/extras/repeating/runs_test.py")],
+    "Light, robust actors": [
+        Evidence("docs/guides/cluster.md", ACTOR, "2026-11-25", "2026-11-28"),
+        Evidence("tests/hostile/kill_test.py"),
+    ],
+    "It says what is wrong": [Evidence("tests/reporting/learning_test.py")],
+}
+
+
+def claims(page):
+    """The claims of a page: title, text, and the text of all pages that it links to."""
+    for title, text in re.findall(r"^- \*\*(.*?)\*\*(.*\n(?:  .*\n)*)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        links = re.findall(r"\]\(([^)#]+)", text)
+        yield title, text, "".join((page.parent / link).read_text(encoding="utf-8") for link in links)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=["README", "Home"])
+def test_each_claim_links_to_pages_that_have_its_figures_and_name_its_evidence(page):
+    assert [title for title, _, _ in claims(page)] == list(EVIDENCE)
+    for title, text, linked in claims(page):
+        figures = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)", re.sub(r"\]\([^)]*\)", "", text))
+        assert [each for each in figures if not re.search(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", linked)] == []
+        paths = [pathlib.PurePath(each.files) for each in EVIDENCE[title]]
+        assert [path for path in paths if (path.parent.name if path.stem == "*" else path.stem) not in linked] == []
+
+
+@pytest.mark.parametrize(
+    "evidence", [each for every in EVIDENCE.values() for each in every if each.code], ids=lambda each: each.files
+)
+def test_records_of_a_claim_are_no_older_than_the_code_that_they_measured(evidence):
+    records = list(ROOT.glob(evidence.files))
+    assert records
+    for record in records:
+        (days,) = re.findall(RECORDED, record.read_text(encoding="utf-8"), re.DOTALL)
+        assert max(days) >= evidence.changed
+    assert last_change(evidence.code) <= evidence.read, "measure again, or read the change: does it move a figure?"
+
+
+def last_change(code):
+    """The day of the last commit to some files; "" without a full history, where only declared days are compared."""
+    git = ["git", "-C", ROOT]
+    shallow = shutil.which("git") and subprocess.run(
+        [*git, "rev-parse", "--is-shallow-repository"], capture_output=True
+    )
+    if not shallow or shallow.stdout != b"false\n":
+        return ""
+    return subprocess.check_output([*git, "log", "-1", "--format=%cs", "--", *code], text=True).strip()
