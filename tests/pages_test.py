@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import NamedTuple
 
 import pytest
 
@@ -84,43 +83,31 @@ def test_differences_are_rounded_up_to_a_digit(x, expected):
     assert pages.rounded_up(x) == expected
 
 
-class Evidence(NamedTuple):
-    """Records of a claim, each with its day and commit, or a test that shows it anew.
-
-    `changed` is the day of the last change of the measured code that moved a figure, `read` the day up to which later
-    changes were read, and found to move none.
-    """
-
-    files: str
-    code: tuple[str, ...] = ()
-    changed: str = ""
-    read: str = ""
-
-
 RECIPE = ("configs/atari/vtrace_fast.gin", "agents/vtrace/loss.py", "seed_rl/rl/vtrace.py", "envs/atari.py")
+FORMULAS = ("agents/*/loss.py", "seed_rl/rl")
 ACTOR = ("requirements/actor.in", "requirements/actor.lock")
-RECORDED = r'"commit": "[0-9a-f]{9,40}.*?"date": "(\d{4}-\d\d-\d\d)|`, (\d{4}-\d\d-\d\d), [^\n]* at [0-9a-f]{9}'
 EVIDENCE = {
     "Fast on what you have": [
-        Evidence("docs/results/time_to_score/pong_features/*.json", RECIPE, "2026-11-25", "2026-11-28"),
-        Evidence("docs/results/time_to_score/pong_avx2/*.json", RECIPE, "2026-11-25", "2026-11-28"),
+        ("docs/results/time_to_score/pong_features/*.json", RECIPE, "2026-11-25"),
+        ("docs/results/time_to_score/pong_avx2/*.json", RECIPE, "2026-11-25"),
     ],
-    "One recipe for 54 Atari games": [  # the page says which games are older than `explore_after`
-        Evidence("docs/results/atari/atari57_5M/*.json", RECIPE, "2026-11-25", "2026-11-28"),
-    ],
+    "One recipe for 54 Atari games": [("docs/results/atari/atari57_5M/*.json", RECIPE, "2026-11-25")],
     "Faithful": [
-        Evidence(
-            "docs/results/faithfulness/golden.json", ("agents/*/loss.py", "seed_rl/rl"), "2026-11-27", "2026-11-28"
-        ),
-        Evidence("tests/golden/golden_test.py"),
+        ("docs/results/faithfulness/golden.json", FORMULAS, "2026-11-27"),
+        ("tests/golden/golden_test.py", (), ""),
     ],
-    "Repeatable": [Evidence("tests/extras/repeating/runs_test.py")],
+    "Repeatable": [("tests/extras/repeating/runs_test.py", (), "")],
     "Light, robust actors": [
-        Evidence("docs/guides/cluster.md", ACTOR, "2026-11-25", "2026-11-28"),
-        Evidence("tests/hostile/kill_test.py"),
+        ("docs/guides/cluster.md", ACTOR, "2026-11-25"),
+        ("tests/hostile/kill_test.py", (), ""),
     ],
-    "It says what is wrong": [Evidence("tests/reporting/learning_test.py")],
+    "It says what is wrong": [("tests/reporting/learning_test.py", (), "")],
 }
+"""Of each claim the tests that show it, or records, the code that they measured, and the day of its last change that
+moved a figure without a word about it on the page."""
+READ = "2026-11-28"
+"""The day up to which later changes of this code were read, and found to move none."""
+RECORDED = r'"commit": "[0-9a-f]{9,40}.*?"date": "(\d{4}-\d\d-\d\d)|`, (\d{4}-\d\d-\d\d), [^\n]* at [0-9a-f]{9}'
 
 
 def claims(page):
@@ -136,21 +123,19 @@ def test_each_claim_links_to_pages_that_have_its_figures_and_name_its_evidence(p
     for title, text, linked in claims(page):
         figures = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)", re.sub(r"\]\([^)]*\)", "", text))
         assert [each for each in figures if not re.search(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", linked)] == []
-        paths = [pathlib.PurePath(each.files) for each in EVIDENCE[title]]
+        paths = [pathlib.PurePath(files) for files, _, _ in EVIDENCE[title]]
         assert [path for path in paths if (path.parent.name if path.stem == "*" else path.stem) not in linked] == []
 
 
 @pytest.mark.parametrize(
-    "evidence", [each for every in EVIDENCE.values() for each in every if each.code], ids=lambda each: each.files
+    ("files", "code", "changed"), [each for every in EVIDENCE.values() for each in every if each[1]]
 )
-def test_records_of_a_claim_are_no_older_than_the_code_that_they_measured(evidence):
-    records = list(ROOT.glob(evidence.files))
-    assert records
-    for record in records:
-        days = ["".join(found) for found in re.findall(RECORDED, record.read_text(encoding="utf-8"), re.DOTALL)]
-        assert days
-        assert min(days) >= evidence.changed
-    assert last_change(evidence.code) <= evidence.read, "measure again, or read the change: does it move a figure?"
+def test_records_of_a_claim_are_no_older_than_the_code_that_they_measured(files, code, changed):
+    text = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob(files))
+    days = ["".join(found) for found in re.findall(RECORDED, text, re.DOTALL)]
+    assert days
+    assert min(days) >= changed
+    assert last_change(code) <= READ, "measure again, or read the change: does it move a figure?"
 
 
 def last_change(code):
