@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS
 from scripts import pages
 
-DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
 RESULTS = DOCS / "results" / "performance"
 ON_A_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have separate pages
 ONE_TABLE = "<!-- table: env -->\n<!-- end -->\n"
@@ -81,13 +83,67 @@ def test_differences_are_rounded_up_to_a_digit(x, expected):
     assert pages.rounded_up(x) == expected
 
 
-@pytest.mark.parametrize("page", [DOCS.parent / "README.md", DOCS / "index.md"], ids=["README", "Home"])
-def test_each_figure_of_a_claim_is_on_a_page_that_the_claim_links_to(page):
-    claims = re.findall(r"^- \*\*.*\n(?:  .*\n)*", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(claims) >= 6
-    for claim in claims:
-        links = re.findall(r"\]\(([^)#]+)", claim)
-        evidence = "".join((page.parent / link).read_text(encoding="utf-8") for link in links)
-        figures = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)", re.sub(r"\]\([^)]*\)", "", claim))
-        assert links
-        assert [each for each in figures if not re.search(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", evidence)] == []
+RECIPE = ("configs/atari/vtrace_fast.gin", "agents/vtrace/loss.py", "seed_rl/rl/vtrace.py", "envs/atari.py")
+FORMULAS = ("agents/*/loss.py", "seed_rl/rl")
+ACTOR = ("requirements/actor.in", "requirements/actor.lock")
+EVIDENCE = {
+    "Fast on what you have": [
+        ("docs/results/time_to_score/pong_features/*.json", RECIPE, "2026-11-25"),
+        ("docs/results/time_to_score/pong_avx2/*.json", RECIPE, "2026-11-25"),
+    ],
+    "One recipe for 54 Atari games": [("docs/results/atari/atari57_5M/*.json", RECIPE, "2026-11-25")],
+    "Faithful": [
+        ("docs/results/faithfulness/golden.json", FORMULAS, "2026-11-27"),
+        ("tests/golden/golden_test.py", (), ""),
+    ],
+    "Repeatable": [("tests/extras/repeating/runs_test.py", (), "")],
+    "Light, robust actors": [
+        ("docs/guides/cluster.md", ACTOR, "2026-11-25"),
+        ("tests/hostile/kill_test.py", (), ""),
+    ],
+    "It says what is wrong": [("tests/reporting/learning_test.py", (), "")],
+}
+"""Of each claim the tests that show it, or records, the code that they measured, and the day of its last change that
+moved a figure without a word about it on the page."""
+READ = "2026-11-28"
+"""The day up to which later changes of this code were read, and found to move none."""
+RECORDED = r'"commit": "[0-9a-f]{9,40}.*?"date": "(\d{4}-\d\d-\d\d)|`, (\d{4}-\d\d-\d\d), [^\n]* at [0-9a-f]{9}'
+
+
+def claims(page):
+    """The claims of a page: title, text, and the text of all pages that it links to."""
+    for title, text in re.findall(r"^- \*\*(.*?)\*\*(.*\n(?:  .*\n)*)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        links = re.findall(r"\]\(([^)#]+)", text)
+        yield title, text, "".join((page.parent / link).read_text(encoding="utf-8") for link in links)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=["README", "Home"])
+def test_each_claim_links_to_pages_that_have_its_figures_and_name_its_evidence(page):
+    assert [title for title, _, _ in claims(page)] == list(EVIDENCE)
+    for title, text, linked in claims(page):
+        figures = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)", re.sub(r"\]\([^)]*\)", "", text))
+        assert [each for each in figures if not re.search(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", linked)] == []
+        paths = [pathlib.PurePath(files) for files, _, _ in EVIDENCE[title]]
+        assert [path for path in paths if (path.parent.name if path.stem == "*" else path.stem) not in linked] == []
+
+
+@pytest.mark.parametrize(
+    ("files", "code", "changed"), [each for every in EVIDENCE.values() for each in every if each[1]]
+)
+def test_records_of_a_claim_are_no_older_than_the_code_that_they_measured(files, code, changed):
+    text = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob(files))
+    days = ["".join(found) for found in re.findall(RECORDED, text, re.DOTALL)]
+    assert days
+    assert min(days) >= changed
+    assert last_change(code) <= READ, "measure again, or read the change: does it move a figure?"
+
+
+def last_change(code):
+    """The day of the last commit to some files; "" without a full history, where only declared days are compared."""
+    git = ["git", "-C", ROOT]
+    shallow = shutil.which("git") and subprocess.run(
+        [*git, "rev-parse", "--is-shallow-repository"], capture_output=True
+    )
+    if not shallow or shallow.stdout != b"false\n":
+        return ""
+    return subprocess.check_output([*git, "log", "-1", "--format=%cs", "--", *code], text=True).strip()

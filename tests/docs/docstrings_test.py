@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import griffe
 import pytest
 
+from seed_rl import api
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOT_IN_REFERENCE = ("seed_rl.cli.", "seed_rl.runs.", "seed_rl.__main__")
 """The command line, which users reach by its commands."""
@@ -74,6 +76,13 @@ def test_each_public_module_is_in_the_reference(modules):
         and any((each.is_class or each.is_function) and each.name[0] != "_" for each in own_members(module))
     }
     assert sorted(public - set(shown)) == []
+
+
+def test_each_public_name_is_in_the_table_of_those_who_need_it():
+    index = (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8")
+    rows = "".join(re.findall(r"^\|.*", index, re.MULTILINE))
+    named = re.findall(r"\[`(\w+)`\]\[[\w.]+\]", rows)  # the strict build has checked where they lead
+    assert sorted(named) == sorted(api.__all__)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def without(names, target):
 
     for folder in ("seed_rl", "agents", "envs", "configs", "benchmarks", "docs", "scripts", "tests"):
         shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py"):
+    for name in ("README.md", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, target / name)
     environment = {**os.environ, "PYTHONPATH": str(target)}
 
