@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
 
 from seed_rl.cli.command import Failure
 from seed_rl.experiment import ConfigError, Experiment
@@ -25,9 +23,6 @@ NOT_SECURED = (
     "controls them: keep them in a private network"
 )
 """Why users confirm that they trust a network in which other machines reach the hosts."""
-
-FROM_TF_CONFIG = "TF_CONFIG"
-"""Stands for the addresses in the environment variable of this name, which launchers for TensorFlow set."""
 
 _MEETING_SECONDS = 600.0
 _POLL_SECONDS = 0.2
@@ -101,30 +96,6 @@ class Hosts(Peers):
         run.peers = self
         if self.index:
             run.logdir = os.path.join(run.logdir, f"host-{self.index}")
-
-
-def find_hosts(addresses: Sequence[str], index: int | None = None, trusted_network: bool = False) -> Hosts:
-    """Determine the hosts of a run from flags and from the environment variables of a launcher.
-
-    Args:
-      addresses: addresses of all hosts; `FROM_TF_CONFIG` alone for those in TF_CONFIG, with the index.
-      index: index of this host; None for JOB_COMPLETION_INDEX, which Kubernetes sets in an Indexed Job.
-      trusted_network: whether other machines may reach the addresses, see `Hosts`.
-
-    Raises:
-      ValueError: these can't be hosts; the message is one sentence.
-    """
-    if list(addresses) == [FROM_TF_CONFIG]:
-        try:
-            config = json.loads(os.environ.get(FROM_TF_CONFIG, ""))
-            chief, workers = (config["cluster"].get(kind, []) for kind in ("chief", "worker"))
-            kind, index = config["task"]["type"], int(config["task"]["index"])
-            addresses, index = [*chief, *workers], {"chief": 0, "worker": len(chief)}[kind] + index
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError("TF_CONFIG does not name workers and which of them this is") from error
-    elif index is None and addresses:
-        index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))
-    return Hosts(tuple(addresses), index or 0, trusted_network)
 
 
 def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:
