@@ -6,11 +6,11 @@ import io
 import json
 import os
 import pathlib
-import re
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
+from typing import IO, cast
 
 import numpy as np
 
@@ -30,9 +30,7 @@ _MANIFEST = "manifest.json"  # SHA-256 of all other files
 _POLICY = "policy.npz"  # final weights of the agent
 _CONFIG = (SAVED, "config.gin")
 _FILES = {file.NAME, *_CONFIG, "metrics.jsonl", _POLICY, "requirements.txt"}
-_PART = re.compile(r"frames-\d{12}\.npz")  # older bundles have the checkpoints between parts of a run
-_MOST_BYTES = 2**30  # of one file in a bundle
-_PIECE_BYTES = 2**20
+_MOST_BYTES = 2**30  # of a bundle
 
 
 def write_bundle(logdir: str, output: str) -> int:
@@ -122,30 +120,28 @@ def _unpacked(path: str) -> Iterator[str]:
 
 
 def _unpack(path: str, logdir: str) -> None:
-    """Write the files of a bundle into a new directory, which takes no more room than the bundle."""
+    """Write the files of a bundle into a new directory, after checking their hashes."""
     os.makedirs(logdir)
     hashes: dict[str, str] = {}
+    errors = OSError, tarfile.TarError, ValueError, MemoryError  # as a header may claim any size
     with (
-        explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, ValueError),
-        open_file(path) as archive,
+        explained(JournalError, f"{path} is not a bundle", *errors),
+        open_file(path) as file,
+        tarfile.open(fileobj=file, mode="r:") as archive,
     ):
-        left = os.path.getsize(path)
-        while (header := archive.read(tarfile.BLOCKSIZE)).strip(b"\0"):
-            entry = tarfile.TarInfo.frombuf(header, "ascii", "backslashreplace")
-            known = entry.name in (*_FILES, _MANIFEST) or _PART.fullmatch(entry.name)
-            left -= tarfile.BLOCKSIZE + entry.size
-            odd = entry.type != tarfile.REGTYPE or entry.name in hashes or not 0 <= entry.size <= _MOST_BYTES
-            if not known or odd or left < 0:
+        size = os.path.getsize(path)
+        if size > _MOST_BYTES:
+            raise JournalError(f"{path} has {size:,} bytes, expected at most {_MOST_BYTES:,}")
+        for entry in archive:
+            odd = entry.name in hashes or not entry.isreg() or entry.issparse() or entry.size > size
+            if odd or entry.name not in (*_FILES, _MANIFEST):
                 raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
-            with open(os.path.join(logdir, entry.name), "xb+") as content:
-                for position in range(0, entry.size, _PIECE_BYTES):
-                    content.write(archive.read(min(_PIECE_BYTES, entry.size - position)))
-                content.seek(0)
-                hashes[entry.name] = hashlib.file_digest(content, "sha256").hexdigest()
-            archive.seek(-entry.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
+            content = cast(IO[bytes], archive.extractfile(entry)).read()
+            pathlib.Path(logdir, entry.name).write_bytes(content)
+            hashes[entry.name] = hashlib.sha256(content).hexdigest()
         if not hashes.pop(_MANIFEST, ""):
             raise JournalError(f"{_MANIFEST} in {path} is missing")
         manifest = read_json_object(os.path.join(logdir, _MANIFEST))
-    for name in sorted(_FILES | set(hashes) | set(manifest)):
+    for name in sorted(_FILES | set(manifest)):
         if name not in hashes or manifest.get(name) != hashes[name]:
             raise JournalError(f"{name[:100]} in {path} is {'missing' if name not in hashes else 'changed'}")

@@ -104,7 +104,6 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     order.learned(1, weights(1))
     with pytest.raises(Differs, match="after 2 updates, agent/kernel differs"):
         order.learned(2, weights(1.5))
-    assert [order.ended(*at) for at in ((0, 100), (1, 99), (1, 100))] == [False, False, True]
     batcher.put(b)
     batcher.group_closed(two)
     with pytest.raises(OrderFailed, match="an actor ended during the replay"):
@@ -134,10 +133,7 @@ def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_th
     assert done == [[]] * 4 + [[1]] + [[1, 2]] * 5
 
 
-def test_a_run_ends_with_its_part_and_a_replay_with_its_segment_or_before(journal, tmp_path):
-    order = Recorded(file.Writer(str(tmp_path / "other.gz")), START, Logs(digest_updates=1, keep_every_frames=100))
-    order.began(7, 150, weights(7))
-    assert [order.ended(8, frames) for frames in (199, 200)] == [False, True]
+def test_a_replay_ends_with_its_segment_or_before(journal):
     first, _ = segments.load(journal)
     for until, is_before in ((None, False), (9, False), (1, True)):
         replayed = Replayed(first, until)
@@ -212,13 +208,9 @@ def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
     lines = [*file.read(journal)]
     edits = (
         ('"numpy": "', '"numpy": "0', "can't be replayed here: 'numpy' was '0"),
-        (f'"processor": "{processor()}', '"processor": "Abacus', "'processor' was 'Abacus.*', here it is '"),
         ("digest 1 ", "digest 2 ", "has a gap: its run continued to update 1 unrecorded"),
         ('"updates": 0', '"updates": 5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
-        ("act 0 1", "act zero", "line 7 of .* is not understood: ValueError"),
         ("act 0 1", "act 0 2", "line 7 of .* is not understood: IndexError"),
-        ('"threads": 2', '"threads": 1e9', "line 0 of .* is not understood: ValueError"),
-        ('"variables"', '"variable"', "line 0 of .* is not understood: KeyError"),
     )
     for number, (old, new, sentence) in enumerate(edits):
         path = str(tmp_path / f"{number}.gz")

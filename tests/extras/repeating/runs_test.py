@@ -1,6 +1,5 @@
 """A recorded run of real processes is reproduced bit for bit."""
 
-import itertools
 import os
 import shutil
 import tarfile
@@ -16,14 +15,13 @@ from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 
 SETTINGS = (
-    "Experiment.total_frames=2500",
+    "Experiment.total_frames=5000",
     "Actors.envs_per_group=1",
     "Actors.num_eval_envs=0",
     "Inference.max_batch_size=2",  # the fewest sizes to compile for with which two groups may share a batch
     "Replay.min_size=20",
     "Logs.digest_updates=2",
     "Logs.checkpoint_interval_s=0.1",
-    "Logs.keep_every_frames=1500",
 )
 
 
@@ -39,18 +37,18 @@ def test_a_run_that_was_killed_and_continued_is_replayed_and_verified(
     first.wait()
     wait_for(lambda: gone(actors))
     before = checkpoints.paths(str(logdir / "checkpoints"))[-1]
+    kept = shutil.copy(before, tmp_path)
     second = runs.start(*train, f"--logdir={logdir}")
     wait_for(lambda: checkpoints.paths(str(logdir / "checkpoints"))[-1] != before, second)
     for actor in actors_of(second.pid):
         actor.kill()
     assert second.wait() == 0, second.text()
-    assert second.text().count(" joined from ") > 2, "the killed actor came back, and another for the next part"
+    assert second.text().count(" joined from ") > 2, "a killed actor came back"
     recorded = segments.load(str(logdir / file.NAME))
     assert any(len(part.needed_after) == 2 for part in recorded), "both acted"
-    assert len(recorded) == 3, "one ends with the kill, another at the checkpoint that is kept"
-    assert all(part.end[0] == following.begin > 0 for part, following in itertools.pairwise(recorded))
-    kept = logdir / "checkpoints/frames-000000001500.npz"
-    begin, last = updates_behind(str(kept)), recorded[-1]
+    before_kill, last = recorded
+    begin = updates_behind(kept)
+    assert before_kill.end[0] == last.begin == begin > 0
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
 
     bundle, damaged, place = tmp_path / "run.tar", tmp_path / "damaged.tar", tmp_path / "replayed"
@@ -106,21 +104,6 @@ def test_a_league_is_replayed(runs, rows, tmp_path):
     replayed = runs.run("replay", tmp_path / "run")
     assert replayed.returncode == 0, replayed.text()
     assert f"in updates 0 to {last['learner_updates']} are equal" in replayed.text()
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "replay nothing",
-        "bundle nothing",
-        "verify nothing",
-        "diff nothing nowhere",
-    ],
-)
-def test_without_a_journal_there_is_a_sentence(line, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(line.split()) == 1
-    assert "nothing" in capsys.readouterr().err
 
 
 def test_a_simulator_that_does_not_repeat_itself_is_refused(tmp_path, monkeypatch, capsys):
