@@ -55,7 +55,7 @@ def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     experiment = config_files.load(["catch/vtrace"], ["Experiment.init_from = 'catch'"])
     assert "all weights of catch/checkpoints/" in warm_start(experiment.build_agent(), experiment)
-    assert main(["eval", "--pretrained=catch", "--greedy", "--episodes=16", "--at_least=0.9"]) == 0
+    assert main(["eval", "--logdir=catch", "--greedy", "--episodes=16", "--at_least=0.9"]) == 0
     assert (tmp_path / "evaluation.json").is_file(), "not in the repository"
     assert main(["pretrained"]) == 0
     assert "\ncatch " in f"\n{capsys.readouterr().out}"
