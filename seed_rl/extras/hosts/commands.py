@@ -14,12 +14,15 @@ from seed_rl.system.files import explained
 @contextlib.contextmanager
 def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
     """Apply the flags of `OPTION` to a run."""
-    index = values.learner_host
-    if index is None and values.learner_hosts:
+    addresses, index = tuple(values.learner_hosts), values.learner_host
+    if index is None:
         index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))  # which Kubernetes sets in an Indexed Job
-    with explained(UsageError, "--learner_hosts", ValueError):
-        hosts = Hosts(tuple(values.learner_hosts), index or 0, values.trusted_network)
-    hosts.join(run)
+    elif not addresses:
+        raise UsageError("--learner_host needs --learner_hosts")
+    if addresses:
+        with explained(UsageError, "--learner_hosts", ValueError):
+            hosts = Hosts(addresses, index, values.trusted_network)
+        hosts.join(run)
     yield
 
 

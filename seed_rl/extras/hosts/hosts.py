@@ -11,7 +11,7 @@ import time
 
 from seed_rl.cli.command import Failure
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.learner.peers import ALONE, Peers
+from seed_rl.learner.peers import Peers
 from seed_rl.runs.run import Run
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
@@ -37,9 +37,9 @@ class HostLost(Failure):
 class Hosts(Peers):
     """The learner processes of a run and the index of this one. Each serves its own actors."""
 
-    addresses: tuple[str, ...] = ()
-    """`host:port` at which the others reach each process, in the same order everywhere; empty for a single process."""
-    index: int = 0
+    addresses: tuple[str, ...]
+    """`host:port` at which the others reach each process, in the same order everywhere."""
+    index: int
     """Index of this process; process 0 writes the checkpoints."""
     trusted_network: bool = False
     """Allow addresses that other machines reach, although anyone who reaches them controls the hosts."""
@@ -56,8 +56,8 @@ class Hosts(Peers):
 
     @property
     def count(self) -> int:
-        """Number of processes, at least 1."""
-        return max(1, len(self.addresses))
+        """Number of processes."""
+        return len(self.addresses)
 
     @property
     def parsed(self) -> list[Address]:
@@ -79,8 +79,6 @@ class Hosts(Peers):
           ConfigError: the settings differ, or TensorFlow has been used before.
           HostLost: a host did not come, or is gone.
         """
-        if self.count == 1:
-            return ALONE
         from seed_rl.extras.hosts.collectives import connect
 
         return connect(self, experiment) if meet(self, stop) else None
@@ -91,7 +89,7 @@ class Hosts(Peers):
         Raises:
           ConfigError: its experiment needs a single host.
         """
-        if run.experiment.league and self.count > 1:
+        if run.experiment.league:
             raise ConfigError(f"a league needs a single learner host, this run has {self.count}")
         run.peers = self
         if self.index:

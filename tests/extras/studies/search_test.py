@@ -178,9 +178,9 @@ def test_a_real_run_is_trained_and_pruned(tmp_path, monkeypatch, capsys):
     command = ["sweep", *arguments, "--search=Optimizer.learning_rate=1e-4..1e-2", "--trials=1", f"--logdir={tmp_path}"]
     assert main(command) == 0
     out = capsys.readouterr().out
-    with open(tmp_path / "results.json", encoding="utf-8") as file:
-        (pruned,) = json.load(file)
+    with open(tmp_path / "results.csv", encoding="utf-8", newline="") as file:
+        (pruned,) = csv.DictReader(file)
     assert pruned["state"] == "pruned"
-    assert 1000 <= pruned["frames"] < 20_000
+    assert 1000 <= float(pruned["frames"]) < 20_000
     assert glob.glob(str(tmp_path / "trial_0" / "checkpoints" / "*.npz")), "it ended with a checkpoint"
     assert f"pruned: trial_0 (learning_rate={pruned['Optimizer.learning_rate']}) at " in out
