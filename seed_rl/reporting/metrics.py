@@ -98,7 +98,7 @@ class RecordFile:
 class MetricsFile(RecordFile, Sink):
     """A sink that writes each row as a line of `metrics.jsonl`.
 
-    A resumed run continues the file from its checkpoint and removes later rows and damaged lines; a new run removes all.
+    A resumed run continues the file from its checkpoint, without later rows and damaged lines; a new run empties it.
     """
 
     def __init__(self, logdir: str, resumed: tuple[int, float] | None):

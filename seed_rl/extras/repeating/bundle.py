@@ -23,7 +23,7 @@ from seed_rl.extras.repeating.segments import Differs
 from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
 from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explained
-from seed_rl.weights import checkpoints
+from seed_rl.weights import checkpoints, policy_sources
 from seed_rl.weights.checkpoints import CheckpointError
 
 _MANIFEST = "manifest.json"  # SHA-256 of all other files
@@ -60,22 +60,23 @@ def write_bundle(logdir: str, output: str) -> int:
 def verify(path: str, until: int | None = None) -> Iterator[Progress]:
     """Check the hashes of a bundle, execute its run again, and compare all digests and the final policy.
 
-    For the arguments, what is yielded and what is raised see `replay`.
+    For the arguments, what is yielded and what is raised see `replay`; also raise a CheckpointError: it is no bundle.
     """
-    with _unpacked(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
-        saved, end = load_saved(logdir), _complete(logdir, os.path.join(logdir, _POLICY))
+    with policy_sources.opened(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
+        saved, (place, arrays, _) = load_saved(logdir), checkpoints.chosen(logdir, None)
+        end = _complete(logdir, place)
         for segment in segments.load(os.path.join(logdir, file.NAME)):
             if changed := differences(saved, segment.start["settings"]):
                 what = enumerated(changed)
                 raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {what}")
-        policy = checkpoints.load(os.path.join(logdir, _POLICY))[0]
         for progress in replay(logdir, temporary, until=until):
             yield progress
         if progress.updates == end:
+            policy = checkpoints.weights_in(arrays)
             found = checkpoints.weights_in(checkpoints.chosen(temporary, None)[1])
             for name in {*policy, *found}:
                 if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
-                    raise Differs(f"{_POLICY} in {path} is not the policy at the end of the run: {name} differs")
+                    raise Differs(f"the policy in {path} is not that of the end of the run: {name} differs")
 
 
 def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:
@@ -88,10 +89,11 @@ def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractCont
 
 @contextlib.contextmanager
 def _as_log_directory(path: str) -> Iterator[str]:
-    with explained(CheckpointError, "there is no policy", JournalError), _unpacked(path) as logdir:
+    with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as logdir:
+        with explained(CheckpointError, "there is no policy", JournalError):
+            _unpack(path, logdir)
         os.mkdir(directory := os.path.join(logdir, "checkpoints"))
-        policy = os.path.join(logdir, _POLICY)
-        os.rename(policy, os.path.join(directory, f"checkpoint-{updates_behind(policy):012d}.npz"))
+        os.rename(os.path.join(logdir, _POLICY), os.path.join(directory, f"checkpoint-{0:012d}.npz"))
         yield logdir
 
 
@@ -106,22 +108,8 @@ def _complete(logdir: str, policy: str) -> int:
     return updates
 
 
-@contextlib.contextmanager
-def _unpacked(path: str) -> Iterator[str]:
-    """Yield a temporary directory with the files of a bundle, after checking their hashes; errors name the bundle."""
-    with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as temporary:
-        logdir = os.path.join(temporary, "run")
-        try:
-            _unpack(path, logdir)
-            yield logdir
-        except Exception as error:
-            error.args = tuple(each.replace(logdir, path) if isinstance(each, str) else each for each in error.args)
-            raise
-
-
 def _unpack(path: str, logdir: str) -> None:
-    """Write the files of a bundle into a new directory, after checking their hashes."""
-    os.makedirs(logdir)
+    """Write the files of a bundle into an empty directory, and check their hashes."""
     hashes: dict[str, str] = {}
     errors = OSError, tarfile.TarError, ValueError, MemoryError  # as a header may claim any size
     with (
