@@ -1,10 +1,6 @@
 """The flags that name learner hosts."""
 
-import re
-
 import pytest
-
-from seed_rl.cli.main import main
 
 TWO = "--learner_hosts=localhost:1,localhost:2 --learner_host=0"
 
@@ -21,9 +17,5 @@ TWO = "--learner_hosts=localhost:1,localhost:2 --learner_host=0"
         (f"pettingzoo/connect_four {TWO}", "a league needs a single learner host, this run has 2"),
     ],
 )
-def test_a_mistake_gets_one_sentence(flags, sentence, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
-    assert main(["train", *flags.split()]) == 2
-    assert re.search(sentence, capsys.readouterr().err)
-    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+def test_a_mistake_gets_one_sentence(flags, sentence, refused):
+    refused(f"train {flags}", sentence)

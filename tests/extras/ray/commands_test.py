@@ -31,11 +31,8 @@ ON_RAY = "train catch/vtrace --launcher=ray"
         ),
     ],
 )
-def test_a_mistake_gets_one_sentence(line, sentence, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(line.split()) == 2
-    assert re.search(sentence, capsys.readouterr().err)
-    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+def test_a_mistake_gets_one_sentence(line, sentence, refused):
+    refused(line, sentence)
 
 
 def test_without_ray_it_is_named_with_how_to_install_it(capsys, monkeypatch):
