@@ -45,6 +45,8 @@ class Hosts(Peers):
     """Allow addresses that other machines reach, although anyone who reaches them controls the hosts."""
 
     def __post_init__(self):
+        if self.count < 2:
+            raise ValueError(f"expected the addresses of two or more learner hosts, got {','.join(self.addresses)}")
         if not 0 <= self.index < self.count:
             raise ValueError(f"of {self.count} learner hosts the index must be 0 to {self.count - 1}, got {self.index}")
         if len(set(self.addresses)) < len(self.addresses):
@@ -56,7 +58,7 @@ class Hosts(Peers):
 
     @property
     def count(self) -> int:
-        """Number of processes."""
+        """Number of processes, at least two."""
         return len(self.addresses)
 
     @property

@@ -17,6 +17,7 @@ PUBLIC = ("one.example:9000", "10.0.0.2:9000")
 @pytest.mark.parametrize(
     ("addresses", "index", "sentence"),
     [
+        (("localhost:1",), 0, "expected the addresses of two or more learner hosts, got localhost:1"),
         (("localhost:1", "localhost:1"), 0, "different addresses, got localhost:1,localhost:1"),
         (("localhost:1", "unix:/two"), 0, "learner hosts are at HOST:PORT each"),
         (PUBLIC, 0, "neither encrypt nor authenticate .* say so with --trusted_network"),
