@@ -37,9 +37,9 @@ class HostLost(Failure):
 class Hosts(Peers):
     """The learner processes of a run and the index of this one. Each serves its own actors."""
 
-    addresses: tuple[str, ...]
+    addresses: tuple[str, ...] = ()
     """`host:port` at which the others reach each process, in the same order everywhere."""
-    index: int
+    index: int = 0
     """Index of this process; process 0 writes the checkpoints."""
     trusted_network: bool = False
     """Allow addresses that other machines reach, although anyone who reaches them controls the hosts."""

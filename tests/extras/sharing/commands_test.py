@@ -8,7 +8,7 @@ import pytest
     [
         (
             "eval --logdir=catch --checkpoint=99",
-            "/catch/checkpoints/checkpoint-0+99.npz can't be read: No su",
+            "catch/checkpoints/checkpoint-0+99.npz can't be read: No su",
         ),
         (f"export --logdir=x --output={__file__}", "commands_test.py can't be written: it is a file"),
     ],
