@@ -187,7 +187,7 @@ def film(name: str, path: pathlib.Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         movie = os.path.join(scratch, "play.mp4")
         steps = FRAMES_PER_SECOND * (start + seconds)
-        seed_rl("play", f"--pretrained={name}", f"--max_steps={steps}", f"--output={movie}")
+        seed_rl("play", f"--logdir={name}", f"--max_steps={steps}", f"--output={movie}")
         shown = f"crop=in_w:{height}:0:0,scale=-2:{FILM_HEIGHT}:flags=area,split[a][b]"
         colors = "[a]palettegen=max_colors=48:stats_mode=diff[p];[b][p]paletteuse=dither=none"
         cut = ["-ss", str(start), "-t", str(seconds), "-i", movie, "-vf", f"{shown};{colors}"]

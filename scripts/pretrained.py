@@ -56,12 +56,12 @@ def check(arguments: argparse.Namespace) -> int:
 
     wrong = 0
     for name in arguments.names or pretrained.names():
-        about, folder = pretrained.about(name), pretrained.folder(name)
-        if hashlib.sha256(pathlib.Path(folder, "model.safetensors").read_bytes()).hexdigest() != about["sha256"]:
+        about, folder = pretrained.about(name), pretrained.ROOT / name
+        if hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() != about["sha256"]:
             print(f"{name}: model.safetensors is not what was published")
             wrong += 1
             continue
-        found = evaluate_run(folder, episodes=arguments.episodes, greedy=about["greedy"], seed=arguments.seed)
+        found = evaluate_run(str(folder), episodes=arguments.episodes, greedy=about["greedy"], seed=arguments.seed)
         margin = DEVIATIONS * found.standard_error
         fits = about["low"] <= found.mean + margin and found.mean - margin <= about["high"]
         stated = f"{about['low']:,.2f} to {about['high']:,.2f}"

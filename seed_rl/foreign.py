@@ -102,17 +102,6 @@ def printable(text: str) -> str:
     return "\n  ".join(lines)
 
 
-def relative_name(name: str) -> str:
-    """Checks that a relative file name does not lead out of its directory; returns the name.
-
-    Raises:
-      ValueError: it might.
-    """
-    if re.search(r"(^|/)\.{0,2}(/|$)|\0", name):
-        raise ValueError(f"expected a file name inside of the directory, got {shortened(name)}")
-    return name
-
-
 def without_gin(error: BaseException) -> str:
     """The text of an error on one line, with the file and line that gin appends to it, but nothing else of that."""
     text = " ".join(str(error).split())

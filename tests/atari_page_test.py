@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from scripts import pages
+from scripts import atari_page
 
 RECORDS = pathlib.Path(__file__).resolve().parents[1] / "docs" / "results" / "atari"
 
@@ -14,7 +14,7 @@ RECORDS = pathlib.Path(__file__).resolve().parents[1] / "docs" / "results" / "at
 @pytest.fixture
 def folder(tmp_path):
     """A copy of the records of two runs, whatever else has been recorded since, beside the published scores."""
-    shutil.copy(RECORDS / pages.ANCHORS, tmp_path)
+    shutil.copy(RECORDS / atari_page.ANCHORS, tmp_path)
     copied = tmp_path / "atari5_10M"
     copied.mkdir()
     for game in ("name_this_game", "qbert"):
@@ -40,7 +40,7 @@ def test_a_game_has_the_mean_of_its_seeds_and_what_stands_out_is_named(folder):
     one, other = folder / "qbert_seed=1.json", folder / "name_this_game_seed=1.json"
     change(one, folder / "qbert_seed=2.json", 7202.01, seed=2, max_abs_value=8e8, min_entropy_share=0.25)
     change(other, other, None, failure="it diverged")
-    text = pages.atari_of("scores atari5_10M 10M", folder.parent)
+    text = atari_page.part_of("scores atari5_10M 10M", folder.parent)
     ours, *_, percent, best, value, entropy, minutes = cells(text, "qbert")
     assert (ours, percent, best) == ("6,202", "45.4", "5,548")
     assert (value, entropy, minutes) == ("8.0e+08", "0.25", "95.5")
@@ -51,17 +51,17 @@ def test_a_game_has_the_mean_of_its_seeds_and_what_stands_out_is_named(folder):
         "- Failed: name_this_game: it diverged.",
     ):
         assert line in text.splitlines()
-    text = pages.atari_of("summary atari5_10M 10M", folder.parent)
+    text = atari_page.part_of("summary atari5_10M 10M", folder.parent)
     assert cells(text, "seed_rl")[:2] == ["1", "2"], "games that have no score are left out"
     assert cells(text, "IQN")[:2] == ["1", "5"]
 
 
 def test_pictures_are_drawn_of_what_has_been_run_and_shown_once_they_are_there(folder):
-    assert ".png" not in pages.atari_of("summary atari5_10M 10M", folder.parent)
-    pages.draw(folder)
+    assert ".png" not in atari_page.part_of("summary atari5_10M 10M", folder.parent)
+    atari_page.draw(folder)
     assert {path.name for path in folder.glob("*.png")} == {"curves.png", "profile.png"}
-    text = pages.atari_of("summary atari5_10M 10M", folder.parent)
+    text = atari_page.part_of("summary atari5_10M 10M", folder.parent)
     assert f"]({folder.parent.name}/atari5_10M/curves.png)" in text
     (folder.parent / "empty").mkdir()
-    pages.draw(folder.parent / "empty")
+    atari_page.draw(folder.parent / "empty")
     assert not list((folder.parent / "empty").iterdir())

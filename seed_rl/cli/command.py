@@ -49,21 +49,6 @@ def run_options() -> list[RunOption]:
     return [entry.load() for entry in declared(RUN_OPTIONS)]
 
 
-class PolicyOption(NamedTuple):
-    """A flag that names a neighbour's policy, instead of `--logdir`; declared under an entry point."""
-
-    name: str
-    text: str
-    """Describes the flag."""
-    place: Callable[[str], str]
-    """Called with the value of the flag; returns the place of the policy, see `weights.policy_sources`, or raises a
-    `ConfigError` that says which policies there are."""
-
-
-POLICY_OPTIONS = "seed_rl.policy_options"
-"""The entry-point group in which packages declare each `PolicyOption`."""
-
-
 def command(
     example: str, *flags: Flag, arguments: str = "", failures: tuple[type[Exception], ...] = ()
 ) -> Callable[[Callable[..., int]], Command]:

@@ -33,7 +33,6 @@ def _declare(define: Callable[..., object]) -> Callable[..., Flag]:
     return declare
 
 
-alias = _declare(flags.DEFINE_alias)
 boolean = _declare(flags.DEFINE_boolean)
 choice = _declare(flags.DEFINE_enum)
 comma_separated = _declare(flags.DEFINE_list)

@@ -25,7 +25,7 @@ from seed_rl.types import EnvOutput
 from seed_rl.weights.policy_sources import opened
 
 _log = logging.getLogger(__name__)
-_LOG_SECONDS = 5.0
+LOG_SECONDS = 5.0
 
 
 class Played(NamedTuple):
@@ -127,7 +127,7 @@ def play(
                 left[index] -= 1
                 returns.append(float(total))
                 lengths.append(int(length))
-        if (now := time.monotonic()) - logged > _LOG_SECONDS:
+        if (now := time.monotonic()) - logged > LOG_SECONDS:
             logged = now
             remaining = f"the longest at {tracker.longest:,} steps"
             if returns:

@@ -148,7 +148,7 @@ def _runs(place: str) -> list[RecordedRun]:
         found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}
         if not found:
             raise ConfigError(f"{place} neither is nor contains the log directory of a run")
-        outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # those of other hosts are nested
+        outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # those of other learners are nested
         runs = [_run(os.path.join(directory, *run.parts), str(run / saved_config.SAVED) in files) for run in outermost]
     return [run._replace(place=run.place.replace(directory, place, 1)) for run in runs]
 

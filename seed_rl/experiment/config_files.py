@@ -51,11 +51,11 @@ def _opened(name: str) -> Iterator[IO[str]]:
 
 gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(name)))]
 
-_MAY_CHANGE = (
+MAY_CHANGE = (
     *("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from", "agent.dtype"),
 )
 """Settings that don't affect what is learned from a frame, but for rounding: they may change when a run is resumed, and
-differ between learner hosts."""
+differ between learners of one run."""
 
 _AGENTS = "agents/"
 _OF_AN_AGENT = {
@@ -248,21 +248,13 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
     own = json.loads(json.dumps(experiment.to_json()))
     current, saved = ({name.removesuffix(".kind"): each[name] for name in each} for each in (own, saved))
     schedule = experiment.optimizer.schedule
-    free = (*_MAY_CHANGE, "total_frames") if schedule == "constant" else _MAY_CHANGE
+    free = (*MAY_CHANGE, "total_frames") if schedule == "constant" else MAY_CHANGE
     why = {"total_frames": f" (the {schedule} schedule of the learning rate depends on it)"}
     return [
         f"{name} was {shortened(saved[name])} and is now {shortened(current[name])}{why.get(name, '')}"
         for name in current
         if name in saved and saved[name] != current[name] and not name.startswith(free)
     ]
-
-
-def common_settings(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings and version that all learner hosts of a run must share, as JSON values by dotted name."""
-    settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(_MAY_CHANGE)}
-    from seed_rl import __version__
-
-    return {"the version of seed_rl": __version__, **settings}
 
 
 def save_config(experiment: Experiment, logdir: str, chosen: Mapping[str, str] = types.MappingProxyType({})) -> None:

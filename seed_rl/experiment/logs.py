@@ -20,8 +20,7 @@ class Logs(Settings):
     checkpoints_kept: Count = 5
     """Number of checkpoints to keep; older ones are removed."""
     keep_every_frames: Annotated[int, Within(0)] = 0
-    """Interval between checkpoints that are never removed (`frames-<n>.npz`), environment frames; 0: none. A recorded
-    run restarts its learner and environments after each, so that a replay can begin there."""
+    """Interval between checkpoints that are never removed (`frames-<n>.npz`), environment frames; 0: none."""
     digest_updates: Count = 20
     """Interval between digests of all weights in the journal of a recorded run, learner updates."""
     wandb_project: Annotated[str, Place()] = ""

@@ -19,8 +19,6 @@ class Order:
 
     whole_weights = False
     """Whether acting has its own copy of the weights, which changes only between batches, also on a single device."""
-    goes_on = False
-    """Whether the run continues with another learner once this order has `ended`."""
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
         """Build what leases the environments; see `Membership`."""

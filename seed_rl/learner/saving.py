@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Saver:
-    """The checkpoints of a run, read and written by the first learner host; on others all methods do nothing."""
+    """The checkpoints of a run, read and written by the first learner; those of others do nothing."""
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
 """Catalogue of a run's metrics: tags in TensorBoard and Weights & Biases, units and meanings."""
 
-from collections.abc import Sequence
-
 from seed_rl.types import Metric
 
 METRICS = {
@@ -65,25 +63,3 @@ _TAGS = {metric.name: tag for tag, metric in METRICS.items()}
 def tag(name: str) -> str:
     """Return the tag of a metric: agent-specific names `group/name` are tags already, others get the group `other`."""
     return _TAGS.get(name) or (name if "/" in name else f"other/{name}")
-
-
-CHARTS: dict[str, dict[str, Sequence[str]]] = {
-    "Returns": {
-        "return": ("episodes/return$", "evaluation/return$"),
-        "episode length": ("episodes/length$", "evaluation/length$"),
-    },
-    "Losses": {
-        "loss and its parts": ("loss/",),
-        "gradient norm": ("optimizer/gradient_norm$",),
-    },
-    "Shares of time": {
-        "waiting": ("time/learner_waiting$", "time/inference_waiting$", "time/actors_waiting$"),
-        "inference and cores": ("time/inference_acting$", "time/inference_blocked$", "time/cpu$"),
-    },
-    "Speed": {
-        "environment frames per second": ("speed/frames_per_second$",),
-        "updates per second": ("speed/updates_per_second$",),
-    },
-}
-"""Custom scalars of TensorBoard: by category and chart title, regular expressions that match the start of tags. They
-are the same in all runs, because TensorBoard merges the layouts of the runs it shows."""

@@ -1,4 +1,4 @@
-"""TensorBoard's view of a run: scalars, charts of several curves, hyperparameters and the configuration."""
+"""TensorBoard's view of a run: scalars, hyperparameters and the configuration."""
 
 import io
 import os
@@ -6,15 +6,13 @@ import socket
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog, SourceMetadata
 from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.plugins.custom_scalar import layout_pb2
-from tensorboard.plugins.custom_scalar.summary import pb as layout_pb
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.config_files import to_gin
-from seed_rl.reporting.catalogue import CHARTS, tag
+from seed_rl.reporting.catalogue import tag
 from seed_rl.reporting.metrics import RecordFile
 from seed_rl.reporting.sink import Sink
 
@@ -41,7 +39,6 @@ class EventFile(RecordFile, Sink):
             Event(step=step, session_log=SessionLog(status=SessionLog.START)),
             # Every file has these: TensorBoard uses the first, and repetitions do no harm.
             Event(summary=hparams_pb(settings, trial_id="", start_time_secs=started)),  # no trial: one row per run
-            Event(summary=_layout()),
             Event(summary=text_pb("config.gin", f"```\n{to_gin(experiment)}\n```")),
         )
         for event in head:
@@ -66,13 +63,3 @@ def _record(event: Event) -> bytes:
     framed = io.BytesIO()
     RecordWriter(framed).write(event.SerializeToString())
     return framed.getvalue()
-
-
-def _layout() -> Summary:
-    """Return `CHARTS` as the layout of the tab CUSTOM SCALARS."""
-    layout = layout_pb2.Layout()
-    for title, charts in CHARTS.items():
-        category = layout.category.add(title=title)
-        for name, tags in charts.items():
-            category.chart.add(title=name, multiline=layout_pb2.MultilineChartContent(tag=tags))
-    return Summary.FromString(layout_pb(layout).SerializeToString())  # TensorFlow's class has the same fields

@@ -98,8 +98,7 @@ class RecordFile:
 class MetricsFile(RecordFile, Sink):
     """A sink that writes each row as a line of `metrics.jsonl`.
 
-    A resumed run continues the file from its checkpoint and removes later rows; a new run removes all rows. Damaged
-    lines are moved into `metrics.unreadable`.
+    A resumed run continues the file from its checkpoint, without later rows and damaged lines; a new run empties it.
     """
 
     def __init__(self, logdir: str, resumed: tuple[int, float] | None):
@@ -154,20 +153,8 @@ def _row(line: bytes) -> dict[str, float]:
 
 
 def _keep_until(path: str, frames: int, seconds: float) -> None:
-    """Remove rows after this point of the run, and move damaged lines before it into a separate file."""
-    end = (frames, seconds)
-    with open(path, "rb") as file:
-        is_kept = [
-            None if row is None else (row["env_frames"], row.get("seconds", 0.0)) <= end for _, row in _lines(file)
-        ]
-    last = max((n for n, kept in enumerate(is_kept) if kept), default=0)
-    damaged = {n for n, kept in enumerate(is_kept) if kept is None or (not kept and n < last)}
-    copy = f"{path.removesuffix('.jsonl')}.unreadable" if damaged else os.devnull
-    with open(path, "rb") as old, complete_or_absent(path) as new, open(copy, "ab") as moved:
-        for n, (line, _) in enumerate(_lines(old)):
-            if is_kept[n]:
+    """Remove rows after this point of the run, and damaged lines."""
+    with open(path, "rb") as old, complete_or_absent(path) as new:
+        for line, row in _lines(old):
+            if row is not None and (row["env_frames"], row.get("seconds", 0.0)) <= (frames, seconds):
                 new.write(line)
-            elif n in damaged:
-                moved.write(line)
-    if damaged:
-        _log.warning("%s had %s, now in %s", path, counted(len(damaged), "damaged line"), copy)

@@ -58,7 +58,7 @@ class RunLog:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Measure the time that the learner waits for a batch or for other hosts."""
+        """Measure the time that the learner waits for a batch."""
         started = self.clock()
         yield
         self._waited += self.clock() - started

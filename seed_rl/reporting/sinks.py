@@ -77,7 +77,7 @@ def sinks_of(
       experiment: experiment of the run.
       logdir: directory of the run; created if it does not exist.
       resumed: `env_frames` and `seconds` of the checkpoint from which the run continues; None for a new run.
-      is_first: whether this is the first learner host, which alone has a sink for Weights & Biases and further ones.
+      is_first: whether this is the first learner, which alone has a sink for Weights & Biases and further ones.
       further: functions that open further sinks, which close first.
     """
     os.makedirs(logdir, exist_ok=True)

@@ -59,7 +59,7 @@ class WandbRun(Sink):
         """Start the run; see `reporting.sinks.sinks_of`."""
         self._experiment = experiment
         self._logdir = logdir
-        self._id = _run_id(logdir, resumed is not None)
+        self._id = run_id(logdir, resumed is not None)
         self._rows: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="wandb", daemon=True)
         self._thread.start()
@@ -140,7 +140,7 @@ def _settings(wandb: Any, project: str) -> Any:
     )
 
 
-def _run_id(logdir: str, resumed: bool) -> str:
+def run_id(logdir: str, resumed: bool) -> str:
     """Return the stored id of a resumed run, or create and store a new one."""
     path, new_id = os.path.join(logdir, _ID_FILE), secrets.token_hex(4)
     if resumed and os.path.isfile(path):

@@ -154,11 +154,6 @@ class Run:
             yield from self._train(stopped)
 
     def _train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
-        while (yield from self._train_with_learner(stop)):
-            gc.collect()  # the memory of this learner, which the next one needs
-
-    def _train_with_learner(self, stop: Stop) -> Generator[dict[str, float], None, bool]:
-        """Train with one learner and its actors; return whether the order wants others to continue."""
         started = time.monotonic()
         actors = self._new_actors()
         stopping = StopIf(lambda: actors.failed is not None or stop.is_set())
@@ -171,7 +166,7 @@ class Run:
             actors.start(address)  # they build their environments while TensorFlow loads
             peers = self._connect(stopping)
             if peers is None:
-                return False
+                return
             gc.freeze()  # spares the collector the many objects of the imported modules
             cleanup.callback(gc.unfreeze)
             order = self.order(self.experiment, self._directory)
@@ -181,7 +176,7 @@ class Run:
             if learner.finished:
                 finished = "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames"
                 _log.warning(finished, self.logdir, frames, self.experiment.total_frames)
-                return False
+                return
 
             def leave(error: type[BaseException] | None, *_: object) -> None:
                 """Close the learner; its actors wait for one that a signal or an error has ended."""
@@ -198,7 +193,6 @@ class Run:
                 raise actors.failed
         frames, updates = learner.counters.env_frames, learner.counters.learner_updates
         _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
-        return order.goes_on and not learner.finished and not stop.is_set()
 
     def _connect(self, stop: Stop) -> Peers | None:
         """Load TensorFlow and connect to other learners; return None if `stop` was set before all had joined."""

@@ -82,7 +82,7 @@ def test_a_mean_is_of_the_runs_that_have_values():
 
 @pytest.mark.parametrize(
     ("rows", "axis", "texts"),
-    [(5, "frames", {"environment frames", "2M", "4M"}), (5, "hours", {"minutes"}), (90, "hours", {"hours"})],
+    [(5, "frames", {"environment frames", "2M", "4M"}), (90, "hours", {"hours"})],
 )
 def test_axes_have_units_that_fit(rows, axis, texts, tmp_path):
     run = write_run(tmp_path / "pong", range(rows), 1_000_000)
@@ -151,13 +151,10 @@ def test_tables_are_curves_and_those_of_several_seeds_are_one(tmp_path):
 
 NO_NUMBER, NO_RETURNS = "can't be read: expected a number in each column", "no episode returns yet in"
 ODD_TABLES = {
-    "long text": (b"env_frames,episode_return\n10," + b"x" * 9999 + b"\n", "frames", NO_NUMBER),
     "too many fields": (b"env_frames,episode_return\n10,1,2\n", "frames", NO_NUMBER),
     "a field too large": (b"env_frames,episode_return\n10," + b"1" * 200_000, "frames", "can't be read: field larger"),
-    "not UTF-8": (b"env_frames,episode_return\n10,\xff\n", "frames", "can't be read: 'utf-8' codec can't decode"),
     "not finite": (b"env_frames,episode_return\ninf,nan\n", "frames", "no row with both a return and a finite env_fra"),
     "no seconds": (b"env_frames,episode_return\n10,1\n", "hours", "no row with both a return and a finite seconds"),
-    "too few fields": (b"env_frames,seconds,episode_return\n10\n", "frames", NO_RETURNS),
     "nothing": (b"", "frames", NO_RETURNS),
 }
 

@@ -141,7 +141,7 @@ def test_a_strangers_run_is_data_or_one_sentence(command, attack, run, tmp_path,
 
 RESUMED = {
     "a link for the log": lambda p: p.link("learner.log"),
-    "a link for a new file": lambda p: p.link("metrics.unreadable", "new"),
+    "a link for a new file": lambda p: p.link("native.log", "new"),
     "a link for the checkpoints": lambda p: p.link("checkpoints", "."),
     "a link to a link": lambda p: (p.link("films", "."), (p.run / "actors").symlink_to("films")),
     "a pipe for the lock": lambda p: p.pipe("lock"),

@@ -7,7 +7,7 @@ from seed_rl.agents.pqn.config import PQN
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.sac.config import SAC
 from seed_rl.agents.vtrace.config import VTrace
-from seed_rl.reporting.catalogue import CHARTS, METRICS, tag
+from seed_rl.reporting.catalogue import METRICS, tag
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -31,13 +31,6 @@ def test_names_are_unique_and_tags_have_a_group():
 def test_returns_come_first_in_the_alphabet_of_tags():
     """TensorBoard's HPARAMS tab shows only the first five of a run at first."""
     assert {"episodes/return", "evaluation/return"} < set(sorted(METRICS)[:5])
-
-
-def test_charts_show_metrics_that_exist():
-    patterns = [pattern for charts in CHARTS.values() for tags in charts.values() for pattern in tags]
-    assert len(patterns) > 10
-    for pattern in patterns:
-        assert any(re.match(pattern, tag) for tag in METRICS), pattern
 
 
 def test_the_page_has_the_tables():

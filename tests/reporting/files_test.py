@@ -7,13 +7,12 @@ import shutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginAccumulator
-from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams
 
 from seed_rl.experiment import config_files
 from seed_rl.experiment.config_files import to_gin
 from seed_rl.reporting import metrics
-from seed_rl.reporting.catalogue import CHARTS, METRICS
+from seed_rl.reporting.catalogue import METRICS
 from seed_rl.reporting.event_file import EventFile
 from seed_rl.reporting.metrics import MetricsFile
 from seed_rl.reporting.sinks import sinks_of
@@ -70,7 +69,7 @@ def test_rows_are_lines_that_can_be_read_at_once(tmp_path):
     assert metrics.read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}]
 
 
-def test_odd_lines_among_others_are_skipped_counted_and_kept_in_a_copy(tmp_path, caplog):
+def test_odd_lines_among_others_are_skipped_counted_and_removed(tmp_path, caplog):
     odd = b'{"env_frames": 15\n{"loss": 15}\n{"env_frames": NaN}\n{"env_frames": 15, "loss": [1]}\n'
     odd += bytes(3_000_000) + b"\n"  # is read in three parts
     write(tmp_path, None, 10, 20, 30, 40)
@@ -81,21 +80,18 @@ def test_odd_lines_among_others_are_skipped_counted_and_kept_in_a_copy(tmp_path,
     assert f"{path}: skipped 7 damaged lines\n" in caplog.text
     write(tmp_path, 30, 35)
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 35]
-    assert (tmp_path / "metrics.unreadable").read_bytes() == odd
     caplog.clear()
     write(tmp_path, 35)
     assert metrics.read(str(tmp_path))[-1]["env_frames"] == 35
     assert caplog.text == ""
 
 
-def test_a_damaged_digit_removes_no_other_row(tmp_path, caplog):
+def test_a_damaged_digit_removes_no_other_row(tmp_path):
     write(tmp_path, None, 10, 20, 30)
     path = tmp_path / "metrics.jsonl"
     path.write_text(path.read_text().replace("10", "90"))
     write(tmp_path, 30, 40)
-    assert f"{path} had 1 damaged line, now in " in caplog.text
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [20, 30, 40]
-    assert json.loads((tmp_path / "metrics.unreadable").read_text())["env_frames"] == 90
 
 
 @pytest.mark.parametrize("left", [bytes(100) + b"\n", b'{"env_frames": 2'], ids=["power failure", "kill"])
@@ -117,7 +113,7 @@ def test_rows_are_scalars_in_groups_at_their_step_and_time(tmp_path):
 
 
 @pytest.mark.parametrize("starts", [(None, 20), (None, None)], ids=["resumed", "started over"])
-def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tmp_path, starts):
+def test_every_start_leaves_hyperparameters_and_configuration_readable(tmp_path, starts):
     for resume in starts:
         write(tmp_path, resume, 25, 30)
     read = PluginAccumulator(str(tmp_path)).Reload()
@@ -129,12 +125,6 @@ def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tm
     expected = {"seed": 1.0, "optimizer.name": "adam", "replay": "None", "inference.stagger_unrolls": True}
     assert (expected | {"devices.training": "[]"}).items() <= settings.items()
     assert start.group_name == "", "TensorBoard makes a row for each run"
-    layout = layout_pb2.Layout.FromString(read.Tensors("custom_scalars__config__")[-1].tensor_proto.string_val[0])
-    shown = {
-        category.title: {chart.title: tuple(chart.multiline.tag) for chart in category.chart}
-        for category in layout.category
-    }
-    assert shown == CHARTS
     assert read.Tensors("config.gin")[-1].tensor_proto.string_val == [f"```\n{to_gin(CATCH)}\n```".encode()]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import Failure, UsageError, command
-from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, places_by_flag, usable_run
+from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, usable_run
 from seed_rl.system.files import explained
 from seed_rl.system.signals import Stop, signals
 
@@ -25,7 +25,7 @@ from seed_rl.system.signals import Stop, signals
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
     """Plays episodes with the policies of runs and prints their mean returns."""
-    if places and (places_by_flag(values) or values.checkpoint not in (None, "best")):
+    if places and (values.logdir or values.checkpoint not in (None, "best")):
         raise UsageError("give either log directories, possibly with --checkpoint=best, or --logdir and --checkpoint")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import POLICY_OPTIONS, PolicyOption, UsageError, check_outputs
-from seed_rl.system.entry_points import declared
+from seed_rl.cli.command import UsageError, check_outputs
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints
 from seed_rl.weights.policy_sources import opened
 
-OPTIONS: list[PolicyOption] = [entry.load() for entry in declared(POLICY_OPTIONS)]
 POLICY = (
-    flags.string("logdir", None, "Log directory of the run, or its bundle."),
-    *(flags.string(option.name, None, option.text) for option in OPTIONS),
+    flags.string("logdir", None, "Log directory of the run, its bundle, or the name of a policy."),
     flags.string(
         "checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."
     ),
@@ -41,22 +38,15 @@ def acting(values: flags.FlagValues) -> dict[str, Any]:
     return {**given, "gin_params": values.gin_param}
 
 
-def places_by_flag(values: flags.FlagValues) -> list[str]:
-    """Return the places of the policies that `--logdir` and the flags of neighbours name."""
-    others = [option.place(name) for option in OPTIONS if (name := values[option.name].value)]
-    return [values.logdir, *others] if values.logdir else others
-
-
 def place_of(values: flags.FlagValues, *places: str) -> str:
-    """Return the place of the one policy that arguments and flags name.
+    """Return the place of the one policy that arguments and `--logdir` name.
 
     Raises:
       UsageError: there are several or none.
     """
-    given = [*places, *places_by_flag(values)]
+    given = [*places, values.logdir] if values.logdir else places
     if len(given) != 1:
-        others = "".join(f", or --{option.name}, a policy's name" for option in OPTIONS)
-        raise UsageError(f"expected a single policy: --logdir, the log directory of a run{others}")
+        raise UsageError("expected a single policy: --logdir, the log directory of a run")
     return given[0]
 
 

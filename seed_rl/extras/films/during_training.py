@@ -41,7 +41,8 @@ class Films(Sink):
         self._logdir, self._interval, self._sinks = logdir, interval, sinks
         self._imports = [f"--import_module={module}" for module in modules]
         self._directory = os.path.join(logdir, DIRECTORY)
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        """Makes the latest film."""
         self._due: float | None = None  # wall time of the next film [s]
         self._latest = 0.0  # wall time at which the process is stopped [s]
         self._frames = 0
@@ -49,19 +50,19 @@ class Films(Sink):
     @property
     def idle(self) -> bool:
         """True while no film is being made."""
-        return self._process is None or self._process.poll() is not None
+        return self.process is None or self.process.poll() is not None
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Start a film if one is due, and pass on a completed one."""
         if not self.idle and wall_time >= self._latest:
             self._end()
-        if self._process is not None and self.idle:
-            self._show(self._process.returncode, wall_time)
-            self._process = None
+        if self.process is not None and self.idle:
+            self._show(self.process.returncode, wall_time)
+            self.process = None
         if self._due is None:
             self._due = wall_time + self._interval
         has_policy = glob.glob("checkpoints/checkpoint-*.npz", root_dir=self._logdir)
-        if wall_time >= self._due and self._process is None and has_policy:
+        if wall_time >= self._due and self.process is None and has_policy:
             self._due = wall_time + self._interval
             self._latest = wall_time + MAX_SECONDS
             self._start(int(row["env_frames"]))
@@ -71,7 +72,7 @@ class Films(Sink):
         flags = *self._imports, f"--logdir={self._logdir}", f"--output={','.join(self._paths())}", "--overwrite"
         command = [*_APART, *children.seed_rl("play", "--exit_with_parent", *flags)]
         try:
-            self._process = children.logged(command, self._path(_OUTPUT), "wb")
+            self.process = children.logged(command, self._path(_OUTPUT), "wb")
         except OSError as error:
             _log.warning("no film at %d frames: %s", frames, reason(error))
 
@@ -95,18 +96,18 @@ class Films(Sink):
 
     def close(self) -> None:
         """Stop a film that is being made, and pass on a completed one."""
-        if self._process is not None and self.idle:
-            self._show(self._process.returncode, time.time())
+        if self.process is not None and self.idle:
+            self._show(self.process.returncode, time.time())
         else:
             self._end()
 
     def _end(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
+        if self.process is not None:
+            self.process.terminate()
             try:
-                self._process.wait(_END_SECONDS)
+                self.process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                self.process.kill()
+                self.process.wait()
             for unfinished in glob.glob(f"*{PARTIAL}", root_dir=self._directory):
                 os.remove(self._path(unfinished))

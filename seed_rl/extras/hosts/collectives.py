@@ -23,8 +23,9 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.experiment.config_files import common_settings
+from seed_rl.experiment.config_files import MAY_CHANGE
 from seed_rl.extras.hosts.hosts import HostLost, Hosts
 from seed_rl.learner.peers import POLL_SECONDS, Peers, Round
 from seed_rl.learner.progress import Counters
@@ -189,6 +190,12 @@ class Link(Peers):
             np.frombuffer(received, array.dtype, array.size, start).reshape(array.shape)
             for array, start in zip(arrays, starts, strict=False)
         ]
+
+
+def common_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings and version that all hosts of a run must share, as JSON values by dotted name."""
+    settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(MAY_CHANGE)}
+    return {"the version of seed_rl": __version__, **settings}
 
 
 def connect(hosts: Hosts, experiment: Experiment) -> Link:

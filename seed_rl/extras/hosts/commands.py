@@ -1,11 +1,12 @@
 """The flags that make `train` and `learner` one of several learner hosts."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import RunOption, UsageError
-from seed_rl.extras.hosts.hosts import find_hosts
+from seed_rl.extras.hosts.hosts import Hosts
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
 
@@ -13,16 +14,22 @@ from seed_rl.system.files import explained
 @contextlib.contextmanager
 def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
     """Apply the flags of `OPTION` to a run."""
-    with explained(UsageError, "--learner_hosts", ValueError):
-        hosts = find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
-    hosts.join(run)
+    addresses, index = tuple(values.learner_hosts), values.learner_host
+    if index is None:
+        index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))  # which Kubernetes sets in an Indexed Job
+    elif not addresses:
+        raise UsageError("--learner_host needs --learner_hosts")
+    if addresses:
+        with explained(UsageError, "--learner_hosts", ValueError):
+            hosts = Hosts(addresses, index, values.trusted_network)
+        hosts.join(run)
     yield
 
 
 OPTION = RunOption(
     flags.group(
         "several machines",
-        flags.comma_separated("learner_hosts", [], "host:port of each learner, or TF_CONFIG."),
+        flags.comma_separated("learner_hosts", [], "host:port of each learner."),
         flags.integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
         flags.boolean("trusted_network", False, "Trust all machines that reach them."),
     ),

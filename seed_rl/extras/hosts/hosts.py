@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
 
 from seed_rl.cli.command import Failure
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.learner.peers import ALONE, Peers
+from seed_rl.learner.peers import Peers
 from seed_rl.runs.run import Run
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
@@ -25,9 +23,6 @@ NOT_SECURED = (
     "controls them: keep them in a private network"
 )
 """Why users confirm that they trust a network in which other machines reach the hosts."""
-
-FROM_TF_CONFIG = "TF_CONFIG"
-"""Stands for the addresses in the environment variable of this name, which launchers for TensorFlow set."""
 
 _MEETING_SECONDS = 600.0
 _POLL_SECONDS = 0.2
@@ -43,13 +38,15 @@ class Hosts(Peers):
     """The learner processes of a run and the index of this one. Each serves its own actors."""
 
     addresses: tuple[str, ...] = ()
-    """`host:port` at which the others reach each process, in the same order everywhere; empty for a single process."""
+    """`host:port` at which the others reach each process, in the same order everywhere."""
     index: int = 0
     """Index of this process; process 0 writes the checkpoints."""
     trusted_network: bool = False
     """Allow addresses that other machines reach, although anyone who reaches them controls the hosts."""
 
     def __post_init__(self):
+        if self.count < 2:
+            raise ValueError(f"expected the addresses of two or more learner hosts, got {','.join(self.addresses)}")
         if not 0 <= self.index < self.count:
             raise ValueError(f"of {self.count} learner hosts the index must be 0 to {self.count - 1}, got {self.index}")
         if len(set(self.addresses)) < len(self.addresses):
@@ -61,8 +58,8 @@ class Hosts(Peers):
 
     @property
     def count(self) -> int:
-        """Number of processes, at least 1."""
-        return max(1, len(self.addresses))
+        """Number of processes, at least two."""
+        return len(self.addresses)
 
     @property
     def parsed(self) -> list[Address]:
@@ -84,8 +81,6 @@ class Hosts(Peers):
           ConfigError: the settings differ, or TensorFlow has been used before.
           HostLost: a host did not come, or is gone.
         """
-        if self.count == 1:
-            return ALONE
         from seed_rl.extras.hosts.collectives import connect
 
         return connect(self, experiment) if meet(self, stop) else None
@@ -96,35 +91,11 @@ class Hosts(Peers):
         Raises:
           ConfigError: its experiment needs a single host.
         """
-        if run.experiment.league and self.count > 1:
+        if run.experiment.league:
             raise ConfigError(f"a league needs a single learner host, this run has {self.count}")
         run.peers = self
         if self.index:
             run.logdir = os.path.join(run.logdir, f"host-{self.index}")
-
-
-def find_hosts(addresses: Sequence[str], index: int | None = None, trusted_network: bool = False) -> Hosts:
-    """Determine the hosts of a run from flags and from the environment variables of a launcher.
-
-    Args:
-      addresses: addresses of all hosts; `FROM_TF_CONFIG` alone for those in TF_CONFIG, with the index.
-      index: index of this host; None for JOB_COMPLETION_INDEX, which Kubernetes sets in an Indexed Job.
-      trusted_network: whether other machines may reach the addresses, see `Hosts`.
-
-    Raises:
-      ValueError: these can't be hosts; the message is one sentence.
-    """
-    if list(addresses) == [FROM_TF_CONFIG]:
-        try:
-            config = json.loads(os.environ.get(FROM_TF_CONFIG, ""))
-            chief, workers = (config["cluster"].get(kind, []) for kind in ("chief", "worker"))
-            kind, index = config["task"]["type"], int(config["task"]["index"])
-            addresses, index = [*chief, *workers], {"chief": 0, "worker": len(chief)}[kind] + index
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError("TF_CONFIG does not name workers and which of them this is") from error
-    elif index is None and addresses:
-        index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))
-    return Hosts(tuple(addresses), index or 0, trusted_network)
 
 
 def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:

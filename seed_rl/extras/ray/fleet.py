@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
-_PATIENCE_SECONDS = 300.0  # with fewer actors than the least
-_SLOW_SECONDS = 20.0  # an actor that isn't running by then is waiting for resources
+PATIENCE_SECONDS = 300.0  # with fewer actors than the least
+SLOW_SECONDS = 20.0  # an actor that isn't running by then is waiting for resources
 # Calls wait until a lost actor is back; each call disables Ray's own retries.
 _RESTARTED = {"max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
 
@@ -220,15 +220,15 @@ class RayActors(Fleet):
         now, running = time.monotonic(), sum(member.began is not None for member in self._members.values())
         if running != self._running:
             self._running, self._changed_at = running, now
-        elif running < self.count and now - self._changed_at > _SLOW_SECONDS:
+        elif running < self.count and now - self._changed_at > SLOW_SECONDS:
             self._changed_at = math.inf  # log once per change
             sentence = "%d of %d actors are running; the others are waiting for %g CPUs each"
             _log.info(sentence, running, self.count, self.num_cpus)
         if running >= self.least:
             self._enough_at = now
-        elif now - self._enough_at > _PATIENCE_SECONDS:
+        elif now - self._enough_at > PATIENCE_SECONDS:
             self._give_up(
-                f"only {running} actors have been running for {_PATIENCE_SECONDS:.0f} s, and --min_actors requires "
+                f"only {running} actors have been running for {PATIENCE_SECONDS:.0f} s, and --min_actors requires "
                 f"{self.least}: the cluster lacks resources (each actor takes {self.num_cpus:g} CPUs)"
             )
 

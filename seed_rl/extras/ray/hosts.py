@@ -26,8 +26,8 @@ from seed_rl.transport.address import unused_port
 
 _log = logging.getLogger(__name__)
 
-_SLOW_SECONDS = 20.0
-_PATIENCE_SECONDS = 300.0
+SLOW_SECONDS = 20.0
+PATIENCE_SECONDS = 300.0
 _GRACE_SECONDS = 60.0  # for others to save and end; a second Ctrl-C ends the wait
 _RUNTIME_ENVIRONMENT = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # of a submitted job, for which Ray sets it
 
@@ -171,12 +171,12 @@ def _own_gpus() -> int:
 
 
 def _wait_for_nodes(group: PlacementGroup, count: int, needs: dict[str, int]) -> None:
-    if group.wait(_SLOW_SECONDS):
+    if group.wait(SLOW_SECONDS):
         return
     ((resource, number),) = needs.items()
     what = f"{count} learner hosts need as many nodes, with {number} {resource} on each but this one"
     _log.info("%s; waiting for them", what)
-    if not group.wait(_PATIENCE_SECONDS):
+    if not group.wait(PATIENCE_SECONDS):
         raise NoCluster(f"{what}, and the cluster hasn't had them for five minutes")
 
 

@@ -6,11 +6,11 @@ import io
 import json
 import os
 import pathlib
-import re
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
+from typing import IO, cast
 
 import numpy as np
 
@@ -23,16 +23,14 @@ from seed_rl.extras.repeating.segments import Differs
 from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
 from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explained
-from seed_rl.weights import checkpoints
+from seed_rl.weights import checkpoints, policy_sources
 from seed_rl.weights.checkpoints import CheckpointError
 
 _MANIFEST = "manifest.json"  # SHA-256 of all other files
 _POLICY = "policy.npz"  # final weights of the agent
 _CONFIG = (SAVED, "config.gin")
 _FILES = {file.NAME, *_CONFIG, "metrics.jsonl", _POLICY, "requirements.txt"}
-_PART = re.compile(r"frames-\d{12}\.npz")  # older bundles have the checkpoints between parts of a run
-_MOST_BYTES = 2**30  # of one file in a bundle
-_PIECE_BYTES = 2**20
+_MOST_BYTES = 2**30  # of a bundle
 
 
 def write_bundle(logdir: str, output: str) -> int:
@@ -62,22 +60,23 @@ def write_bundle(logdir: str, output: str) -> int:
 def verify(path: str, until: int | None = None) -> Iterator[Progress]:
     """Check the hashes of a bundle, execute its run again, and compare all digests and the final policy.
 
-    For the arguments, what is yielded and what is raised see `replay`.
+    For the arguments, what is yielded and what is raised see `replay`; also raise a CheckpointError: it is no bundle.
     """
-    with _unpacked(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
-        saved, end = load_saved(logdir), _complete(logdir, os.path.join(logdir, _POLICY))
+    with policy_sources.opened(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
+        saved, (place, arrays, _) = load_saved(logdir), checkpoints.chosen(logdir, None)
+        end = _complete(logdir, place)
         for segment in segments.load(os.path.join(logdir, file.NAME)):
             if changed := differences(saved, segment.start["settings"]):
                 what = enumerated(changed)
                 raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {what}")
-        policy = checkpoints.load(os.path.join(logdir, _POLICY))[0]
         for progress in replay(logdir, temporary, until=until):
             yield progress
         if progress.updates == end:
+            policy = checkpoints.weights_in(arrays)
             found = checkpoints.weights_in(checkpoints.chosen(temporary, None)[1])
             for name in {*policy, *found}:
                 if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
-                    raise Differs(f"{_POLICY} in {path} is not the policy at the end of the run: {name} differs")
+                    raise Differs(f"the policy in {path} is not that of the end of the run: {name} differs")
 
 
 def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:
@@ -90,10 +89,11 @@ def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractCont
 
 @contextlib.contextmanager
 def _as_log_directory(path: str) -> Iterator[str]:
-    with explained(CheckpointError, "there is no policy", JournalError), _unpacked(path) as logdir:
+    with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as logdir:
+        with explained(CheckpointError, "there is no policy", JournalError):
+            _unpack(path, logdir)
         os.mkdir(directory := os.path.join(logdir, "checkpoints"))
-        policy = os.path.join(logdir, _POLICY)
-        os.rename(policy, os.path.join(directory, f"checkpoint-{updates_behind(policy):012d}.npz"))
+        os.rename(os.path.join(logdir, _POLICY), os.path.join(directory, f"checkpoint-{0:012d}.npz"))
         yield logdir
 
 
@@ -108,44 +108,28 @@ def _complete(logdir: str, policy: str) -> int:
     return updates
 
 
-@contextlib.contextmanager
-def _unpacked(path: str) -> Iterator[str]:
-    """Yield a temporary directory with the files of a bundle, after checking their hashes; errors name the bundle."""
-    with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as temporary:
-        logdir = os.path.join(temporary, "run")
-        try:
-            _unpack(path, logdir)
-            yield logdir
-        except Exception as error:
-            error.args = tuple(each.replace(logdir, path) if isinstance(each, str) else each for each in error.args)
-            raise
-
-
 def _unpack(path: str, logdir: str) -> None:
-    """Write the files of a bundle into a new directory, which takes no more room than the bundle."""
-    os.makedirs(logdir)
+    """Write the files of a bundle into an empty directory, and check their hashes."""
     hashes: dict[str, str] = {}
+    errors = OSError, tarfile.TarError, ValueError, MemoryError  # as a header may claim any size
     with (
-        explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, ValueError),
-        open_file(path) as archive,
+        explained(JournalError, f"{path} is not a bundle", *errors),
+        open_file(path) as file,
+        tarfile.open(fileobj=file, mode="r:") as archive,
     ):
-        left = os.path.getsize(path)
-        while (header := archive.read(tarfile.BLOCKSIZE)).strip(b"\0"):
-            entry = tarfile.TarInfo.frombuf(header, "ascii", "backslashreplace")
-            known = entry.name in (*_FILES, _MANIFEST) or _PART.fullmatch(entry.name)
-            left -= tarfile.BLOCKSIZE + entry.size
-            odd = entry.type != tarfile.REGTYPE or entry.name in hashes or not 0 <= entry.size <= _MOST_BYTES
-            if not known or odd or left < 0:
+        size = os.path.getsize(path)
+        if size > _MOST_BYTES:
+            raise JournalError(f"{path} has {size:,} bytes, expected at most {_MOST_BYTES:,}")
+        for entry in archive:
+            odd = entry.name in hashes or not entry.isreg() or entry.issparse() or entry.size > size
+            if odd or entry.name not in (*_FILES, _MANIFEST):
                 raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
-            with open(os.path.join(logdir, entry.name), "xb+") as content:
-                for position in range(0, entry.size, _PIECE_BYTES):
-                    content.write(archive.read(min(_PIECE_BYTES, entry.size - position)))
-                content.seek(0)
-                hashes[entry.name] = hashlib.file_digest(content, "sha256").hexdigest()
-            archive.seek(-entry.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
+            content = cast(IO[bytes], archive.extractfile(entry)).read()
+            pathlib.Path(logdir, entry.name).write_bytes(content)
+            hashes[entry.name] = hashlib.sha256(content).hexdigest()
         if not hashes.pop(_MANIFEST, ""):
             raise JournalError(f"{_MANIFEST} in {path} is missing")
         manifest = read_json_object(os.path.join(logdir, _MANIFEST))
-    for name in sorted(_FILES | set(hashes) | set(manifest)):
+    for name in sorted(_FILES | set(manifest)):
         if name not in hashes or manifest.get(name) != hashes[name]:
             raise JournalError(f"{name[:100]} in {path} is {'missing' if name not in hashes else 'changed'}")

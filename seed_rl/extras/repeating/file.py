@@ -17,7 +17,6 @@ import hashlib
 import io
 import itertools
 import os
-import re
 import threading
 import time
 import zlib
@@ -31,7 +30,7 @@ from seed_rl.system.files import explained
 NAME = "journal.gz"
 """Name of the file in a log directory."""
 MOST_BYTES = 2**28
-"""Memory for what all lines say, bytes."""
+"""Text of all lines, bytes."""
 _CHUNK_SECONDS = 10.0
 _CHUNK_LINES = 4096
 _MOST_TEXT = 2**24  # bytes of a chunk's text
@@ -54,7 +53,7 @@ class Writer:
         if os.path.exists(path):
             with open(path, "rb") as file:
                 for complete, self._link, text in _chunks(file, path):
-                    end, self._count, self._left = complete, self._count + 1, self._left - _memory(text)
+                    end, self._count, self._left = complete, self._count + 1, self._left - len(text)
         self._file = open(path, "ab")  # noqa: SIM115
         self._file.truncate(end)
 
@@ -73,7 +72,7 @@ class Writer:
             if not lines or self._file.closed:
                 return
             text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *lines, ""])
-            self._left -= _memory(text)
+            self._left -= len(text)
             if self._left <= 0 or len(text) > _MOST_TEXT:
                 raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
             data = gzip.compress(text.encode())
@@ -91,24 +90,18 @@ class Writer:
 def read(path: str) -> Iterator[str]:
     """Yield the lines of a journal's complete chunks, of which one is held in memory.
 
-    Raise a JournalError if there is none, one is damaged or missing, or what the lines say needs too much memory.
+    Raise a JournalError if there is none, one is damaged or missing, or there are too many.
     """
     left, line = MOST_BYTES, ""
     with explained(JournalError, f"there is no journal {path}, as `--record` writes it"), open_file(path) as file:
         for _, _, text in _chunks(file, path):
-            left -= _memory(text)
+            left -= len(text)
             if left <= 0:
-                raise JournalError(f"{path} needs more than {MOST_BYTES:,} bytes of memory")
+                raise JournalError(f"{path} has more than {MOST_BYTES:,} bytes of text")
             for line in itertools.islice(io.StringIO(text), 1, None):
                 yield line.removesuffix("\n")
     if not line:
         raise JournalError(f"{path} has no complete chunk")
-
-
-def _memory(text: str) -> int:
-    """Estimate the memory that the lines of a chunk take at most once they are understood, bytes."""
-    objects = sum(len(match[0]) for match in re.finditer(r"\n(?:run|join) [^\n]*", text))
-    return 2 * len(text) + 25 * objects + 200 * text.count("\ndigest ")
 
 
 def _chunks(file: IO[bytes], path: str) -> Iterator[tuple[int, str, str]]:

@@ -19,8 +19,6 @@ from seed_rl.specs import GroupLease
 from seed_rl.transport.protocol import Refusal, Refused
 from seed_rl.transport.streams import Request
 
-_PATIENCE = 25  # times that the learner waits for a batch, 0.2 s each, while nothing else is left to do
-
 
 class OrderFailed(Failure):
     """The prescribed order can't be kept; the message says why."""
@@ -56,7 +54,7 @@ class OrderedBatcher(Batcher):
             self._changed.notify()
 
     def get(self) -> list[Request] | None:
-        """See `Batcher.get`; raise `OrderFailed` if a member of the next batch has left, or the batch is too large."""
+        """See `Batcher.get`; raise `OrderFailed` if a member of the next batch has left."""
         with self._changed:
             while not self._closed:
                 members = self._members(self._open)
@@ -66,9 +64,7 @@ class OrderedBatcher(Batcher):
                 if members is not None and all(id(group) in waiting for group in members):
                     chosen = [waiting[id(group)] for group in members]
                     self._requests = collections.deque(each for each in self._requests if each[1] not in chosen)
-                    self._size -= (size := sum(len(request.env_ids) for request in chosen))
-                    if size > self.max_batch_size:
-                        raise OrderFailed(f"the next batch has {size} environments, at most are {self.max_batch_size}")
+                    self._size -= sum(len(request.env_ids) for request in chosen)
                     return chosen
                 self._changed.wait()
             return None
@@ -119,9 +115,6 @@ class Replayed(Order):
         self._left = segment.acts.copy()  # by actor
         self._refreshes = 0
         self._batchers: dict[int, OrderedBatcher] = {}  # by inference device
-        self._devices = 1
-        self._queues: dict[int, UnrollQueue] = {}  # by inference device
-        self._waits, self._seen = 0, (0, 0)  # calls of `ended` without progress
         self.checked = 0
         """Number of digests compared."""
 
@@ -132,7 +125,6 @@ class Replayed(Order):
         self.learned(updates, variables)
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        self._devices = num_devices
         return _RecordedLeases(self._segment.joins, num_envs, num_devices)
 
     def needs(self, actor: int) -> bool:
@@ -147,17 +139,13 @@ class Replayed(Order):
 
         def members(_: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
-                groups = [self._segment.groups[number] for number in self._now.get(device) or ()]
-            if any(env_id % self._devices != device for group in groups for env_id in group.env_ids):
-                raise OrderFailed(f"the journal has a batch of device {device} with environments of another")
-            return groups or None
+                return [self._segment.groups[number] for number in self._now.get(device) or ()] or None
 
         self._batchers[device] = OrderedBatcher(max_batch_size, members)
         return self._batchers[device]
 
     @contextlib.contextmanager
     def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
-        self._queues[device] = queue
         yield
         with self._changed:
             self._left.subtract(self._segment.owners[number] for number in self._now[device] or ())
@@ -166,8 +154,6 @@ class Replayed(Order):
 
     @contextlib.contextmanager
     def refreshing(self) -> Iterator[None]:
-        if missing := self._turns.keys() - self._batchers.keys():
-            raise OrderFailed(f"the run acted on inference device {min(missing)}, here are {len(self._batchers)}")
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not any(self._now.values()))
         yield
@@ -185,11 +171,6 @@ class Replayed(Order):
             self.checked += 1
 
     def ended(self, updates: int, frames: int) -> bool:
-        seen = updates, sum(map(len, self._queues.values()))
-        waits = seen == self._seen and not any(self._now.values())
-        self._waits, self._seen = self._waits + 1 if waits else 0, seen
-        if self._waits > _PATIENCE:
-            raise OrderFailed(f"the journal has too few batches for update {updates + 1}")
         return updates >= self._end[0] and (self._end[1] is None or frames >= self._end[1])
 
     def close(self) -> None:

@@ -87,16 +87,15 @@ class Recorded(Order):
     """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
 
     def __init__(self, journal: Writer, start: Mapping[str, Any], logs: Logs, order: Order = FREE):
-        """Record an `order` after the `start` of a process, JSON values, with the digests and parts that logs want."""
+        """Record an `order` after the `start` of a process, JSON values, with as many digests as logs want."""
         self.whole_weights = order is FREE
         self._journal: Writer | None = journal
         self._start, self._order = start, order
-        self._every, self._part_frames, self._begin = logs.digest_updates, logs.keep_every_frames, 0
+        self._every = logs.digest_updates
         self._numbers: dict[int, int] = {}  # of groups, by their seed, which no other group has
         self._turns: dict[int, threading.Lock] = {}  # by device
 
     def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
-        self._begin = frames
         start = {**self._start, "updates": updates, "frames": frames, "variables": [*variables]}
         self._write("run", json.dumps(start))
         self._digest(updates, variables)
@@ -132,10 +131,6 @@ class Recorded(Order):
         if updates % self._every:
             self._digest(updates, variables)
         self._tolerant(Writer.flush)
-
-    def ended(self, updates: int, frames: int) -> bool:
-        self.goes_on = self._part_frames > 0 and frames // self._part_frames > self._begin // self._part_frames
-        return self.goes_on
 
     def close(self) -> None:
         """End the journal."""

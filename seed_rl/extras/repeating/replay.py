@@ -27,15 +27,12 @@ from seed_rl.runs.fleet import ActorEnd
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
-from seed_rl.system.host_memory import free_host_memory
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
 
-_ACTOR_BYTES = 50 << 20  # of memory, without environments
-_ENV_BYTES = 1 << 10  # of an environment, in the learner
 _ALWAYS_NEEDED = ("python", "tensorflow", "keras", "numpy", "gymnasium")
 
 
@@ -142,14 +139,11 @@ def _check_versions(segment: Segment, env: EnvConfig, path: str) -> None:
 
 
 def _check_actors(segment: Segment, experiment: Experiment, path: str) -> None:
-    """Check that the settings have environments for all actors, and this machine the memory for those at a time."""
+    """Check that the settings have environments for all actors."""
     most, needed = experiment.actors.num_envs, segment.most_actors
     used = max((env_id for group in segment.groups for env_id in group.env_ids), default=0)
     if used >= most or needed > 2 * most:  # one may act once more after another got its environments
         raise JournalError(f"{path} has {needed} actors and environment {used}, its settings {most} environments")
-    if max(needed * _ACTOR_BYTES, most * _ENV_BYTES) > free_host_memory():
-        what = f"{needed} actors at a time of {most} environments"
-        raise JournalError(f"{path} needs more memory than is free for {what}")
 
 
 def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -> None:

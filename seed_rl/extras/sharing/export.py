@@ -18,12 +18,9 @@ from seed_rl.extras.sharing.published import ABOUT
 from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
-WEIGHTS = "policy.weights.h5"
-"""File with the Keras weights of the acting network, loadable into a network of the same configuration."""
-
 
 def export(policy: Policy, directory: str, batch: int) -> None:
-    """Write a SavedModel, the weights of the acting network, and a description of their origin.
+    """Write a SavedModel and a description of its origin.
 
     To use it:
 
@@ -53,7 +50,6 @@ def export(policy: Policy, directory: str, batch: int) -> None:
     Raises:
       OSError: the directory can't be written, or it exists and isn't an export.
     """
-    model = policy.agent.model
     with new_directory(directory) as new:
         served = tf.Module()
         served.calls = _signatures(policy, batch)
@@ -63,8 +59,6 @@ def export(policy: Policy, directory: str, batch: int) -> None:
         except tf.errors.OpError as error:
             raise OSError(f"{new} can't be written: {error.message}") from error
         _leave_compilation_to_the_server(new)
-        if model is not None:
-            model.save_weights(os.path.join(new, WEIGHTS))
         about: dict[str, Any] = {"seed_rl": __version__, "checkpoint": os.path.basename(policy.checkpoint)}
         about |= {"env_frames": policy.env_frames, "batch": batch, "environment": str(policy.env_spec)}
         pathlib.Path(new, ABOUT).write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")

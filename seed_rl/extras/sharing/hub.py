@@ -33,7 +33,8 @@ _log = logging.getLogger(__name__)
 
 DEVIATIONS = 1.96  # standard errors on each side of a mean in its 95 % interval
 _MOST_LETTERS = 200  # of a setting on the card
-_MARKUP = r"\\`*<>|&\[\]"  # for a regular expression
+MARKUP = r"\\`*<>|&\[\]"
+"""Characters with a meaning in Markdown, for a regular expression."""
 FILM_STEPS, _FILM_MB = 400, 1.5  # at least, in whole episodes; at most
 _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
@@ -80,15 +81,13 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         }
         card = _CARD.format(
             **about,
-            title=_plain(about["task"], _MARKUP),
+            title=plain(about["task"], MARKUP),
             quoted_task=json.dumps(about["task"]),
             quoted_name=json.dumps(os.path.basename(os.path.abspath(directory))),
             deviation=statistics.stdev(score.returns),
             how="greedy" if score.greedy else "evaluation",
             flag=" --greedy" if score.greedy else "",
-            options=", ".join(
-                f"`{_plain(f'{key} = {value}'.replace('`', ''), '|')}`" for key, value in options.items()
-            ),
+            options=", ".join(f"`{plain(f'{key} = {value}'.replace('`', ''), '|')}`" for key, value in options.items()),
         )
         pathlib.Path(new, ABOUT).write_text(f"{json.dumps(about, indent=1)}\n", encoding="utf-8")
         pathlib.Path(new, "README.md").write_text(card, encoding="utf-8")
@@ -109,7 +108,7 @@ def _film(directory: str, score: episodes.Evaluation) -> None:
         sys.exit(code)
 
 
-def _plain(text: str, special: str) -> str:
+def plain(text: str, special: str) -> str:
     """Return a text of the settings for the card, on one line and with its special characters escaped."""
     return re.sub(f"([{special}])", r"\\\1", " ".join(printable(text).split())[:_MOST_LETTERS])
 

@@ -2,11 +2,12 @@
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from typing import IO
 
-from seed_rl.foreign import relative_name
+from seed_rl.foreign import shortened
 from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system.files import PARTIAL, explained
 
@@ -16,6 +17,17 @@ _BLOCK = 32 << 20  # bytes per request of an upload
 def is_url(place: str) -> bool:
     """Return whether a file or directory is in an object store."""
     return "://" in place
+
+
+def relative_name(name: str) -> str:
+    """Return a file name, after checking that it does not lead out of its directory.
+
+    Raises:
+      ValueError: it might.
+    """
+    if re.search(r"(^|/)\.{0,2}(/|$)|\0", name):
+        raise ValueError(f"expected a file name inside of the directory, got {shortened(name)}")
+    return name
 
 
 class ObjectStore:

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.extras.studies.runs import Run, Trial, train_all
-from seed_rl.extras.studies.search_space import Space, read_space, text_of
+from seed_rl.extras.studies.search_space import read_space, text_of
 from seed_rl.extras.studies.study import Column, Study
 from seed_rl.foreign import printable
 from seed_rl.reporting.text import short
@@ -119,12 +119,13 @@ class Search(Study):
         super().__init__(directory)
         given = [*arguments, *(f"--search={search}" for search in searches)]
         self._unusable = f"the study in {directory} can't be used"
-        with explained(ConfigError, self._unusable, OSError, ValueError):
+        with explained(ConfigError, self._unusable, Exception):  # of any type: Optuna replays journals unchecked
             optuna.logging.set_verbosity(optuna.logging.WARNING)
             path = os.path.abspath(os.path.join(directory, "study.journal"))  # absolute: Optuna's lock is a link to it
             with contextlib.suppress(BlockingIOError), locked(os.path.join(directory, "lock")):
                 _remove_torn_line(path)
-            self._study = _open_study(path, pruner)
+            storage, options = JournalStorage(JournalFileBackend(path)), {"direction": "maximize", "pruner": pruner}
+            self._study = optuna.create_study(storage=storage, study_name="search", load_if_exists=True, **options)
             saved = self._study.user_attrs.get("arguments", given)
             if saved != given:
                 earlier = shlex.join(map(str, saved)) if isinstance(saved, list) else repr(saved)
@@ -132,8 +133,7 @@ class Search(Study):
                     f"{directory} holds another search, seed_rl sweep {printable(earlier)}: choose another --logdir "
                     "or pass these arguments to continue it"
                 )
-            for found in self._study.get_trials():
-                _check(found, self._space)
+            self._study.get_trials()
             self._study.set_user_attr("arguments", given)
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
@@ -187,32 +187,6 @@ class Search(Study):
         best = [row for row in self.results()[:1] if row["state"] == _FINISHED]
         settings = [f"--gin_param={name}={row[name]}" for row in best for name in self._space]
         return shlex.join(["seed_rl", "train", *self.arguments, *settings]) if best else ""
-
-
-def _open_study(path: str, pruner: optuna.pruners.BasePruner) -> optuna.Study:
-    """Open the study in a journal, or create one; raise ValueError if the journal is damaged."""
-    try:
-        storage, options = JournalStorage(JournalFileBackend(path)), {"direction": "maximize", "pruner": pruner}
-        study = optuna.create_study(storage=storage, study_name="search", load_if_exists=True, **options)
-        study.get_trials()
-    except OSError:
-        raise
-    except Exception as error:  # Optuna replays journals unchecked, so that any error is possible
-        raise ValueError(f"its journal is damaged ({type(error).__name__}: {printable(str(error))})") from error
-    return study
-
-
-def _check(found: FrozenTrial, space: Space) -> None:
-    """Raise ValueError if a stored trial has other settings than the search space, or scores that are no numbers."""
-    if found.state not in _STATES:
-        raise ValueError(f"trial {found.number} in its journal has the state {found.state.name}")
-    if found.state in (TrialState.COMPLETE, TrialState.PRUNED) and found.params.keys() != space.keys():
-        raise ValueError(f"trial {found.number} in its journal lacks settings")
-    scores = [*(found.values or ()), *found.intermediate_values.values()]
-    if any(space.get(name) != distribution for name, distribution in found.distributions.items()):
-        raise ValueError(f"trial {found.number} in its journal has other settings")
-    if not all(type(score) in (int, float) for score in scores):
-        raise ValueError(f"trial {found.number} in its journal has scores that are not numbers")
 
 
 def _head(name: str) -> str:

@@ -2,9 +2,7 @@
 
 import abc
 import csv
-import json
 import os
-import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -65,12 +63,13 @@ class Study(abc.ABC):
         return "\n".join([*(line.rstrip() for line in capture.get().splitlines()), *failures])
 
     def write_results(self) -> str:
-        """Write `results.csv` and `results.json`; return the path of the former, or raise ConfigError."""
+        """Write `results.csv` and return its path, or raise ConfigError."""
         path, rows = os.path.join(self.directory, "results.csv"), self.results()
-        with explained(ConfigError, f"the results in {self.directory} can't be written"):
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
-                table.writeheader()
-                table.writerows(rows)
-            pathlib.Path(self.directory, "results.json").write_text(json.dumps(rows, indent=2), encoding="utf-8")
+        with (
+            explained(ConfigError, f"the results in {self.directory} can't be written"),
+            open(path, "w", encoding="utf-8", newline="") as file,
+        ):
+            table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
+            table.writeheader()
+            table.writerows(rows)
         return path

@@ -91,13 +91,13 @@ def test_a_film_ends_when_it_takes_too_long_and_with_its_run(play, tmp_path, mon
     play("read -r _")
     films = Films(str(tmp_path), 0.0, [Screen()])
     rows([films], 0)
-    first = films._process
+    first = films.process
     rows([films], 5)
-    assert films._process is first
+    assert films.process is first
     assert not films.idle
     rows([films], 10)
     assert first.returncode
-    assert films._process is not first
+    assert films.process is not first
     assert caplog.messages == ["no film at 0 frames: killed by SIGTERM"]
     (tmp_path / "films" / "000000000010.mp4.partial").touch()
     films.close()

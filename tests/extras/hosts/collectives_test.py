@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.experiment import ConfigError, config_files
-from seed_rl.experiment.config_files import common_settings
-from seed_rl.extras.hosts.collectives import Link
+from seed_rl.extras.hosts.collectives import Link, common_settings
 from seed_rl.extras.hosts.hosts import HostLost, Hosts
 from tests.extras.hosts.collectives_process import updates
 from tests.support import zygote

@@ -1,13 +1,12 @@
 """Where learner hosts are, and their wait for each other."""
 
-import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seed_rl.extras.hosts.hosts import HostLost, Hosts, find_hosts, meet
+from seed_rl.extras.hosts.hosts import HostLost, Hosts, meet
 from seed_rl.transport.address import AddressError
 from tests.support.deadlines import within
 from tests.support.ports import free_addresses
@@ -18,7 +17,7 @@ PUBLIC = ("one.example:9000", "10.0.0.2:9000")
 @pytest.mark.parametrize(
     ("addresses", "index", "sentence"),
     [
-        (("localhost:1",), 1, "of 1 learner hosts the index must be 0 to 0, got 1"),
+        (("localhost:1",), 0, "expected the addresses of two or more learner hosts, got localhost:1"),
         (("localhost:1", "localhost:1"), 0, "different addresses, got localhost:1,localhost:1"),
         (("localhost:1", "unix:/two"), 0, "learner hosts are at HOST:PORT each"),
         (PUBLIC, 0, "neither encrypt nor authenticate .* say so with --trusted_network"),
@@ -28,26 +27,6 @@ PUBLIC = ("one.example:9000", "10.0.0.2:9000")
 def test_impossible_hosts_are_named(addresses, index, sentence):
     with pytest.raises(ValueError, match=sentence):
         Hosts(addresses, index)
-
-
-def test_hosts_are_found_where_launchers_name_them(monkeypatch):
-    assert find_hosts([]) == Hosts()
-    monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
-    assert find_hosts([]) == Hosts(), "a single learner in a Job"
-    assert find_hosts(PUBLIC, trusted_network=True) == Hosts(PUBLIC, 1, True)
-    assert find_hosts(PUBLIC, 0, trusted_network=True).index == 0
-    for kind, index in ("chief", 0), ("worker", 1):
-        config = {"cluster": {"chief": PUBLIC[:1], "worker": PUBLIC[1:]}, "task": {"type": kind, "index": 0}}
-        monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-        assert find_hosts([]) == Hosts(), "nobody has asked for several"
-        assert find_hosts(["TF_CONFIG"], trusted_network=True) == Hosts(PUBLIC, index, True)
-    for text in "", "7", json.dumps({"cluster": {"ps": PUBLIC}, "task": {"type": "ps", "index": 0}}):
-        monkeypatch.setenv("TF_CONFIG", text)
-        with pytest.raises(ValueError, match="TF_CONFIG does not name workers"):
-            find_hosts(["TF_CONFIG"])
-    monkeypatch.delenv("JOB_COMPLETION_INDEX")
-    with pytest.raises(ValueError, match="the index must be 0 to 1, got -1"):
-        find_hosts(PUBLIC, trusted_network=True)
 
 
 def test_hosts_meet_when_all_listen_each_at_a_port_of_its_own():

@@ -23,7 +23,7 @@ class ScriptedLink(Link):
     """The link of the first of two hosts; `others` says whether the other one has a batch or wants to leave."""
 
     def __init__(self, *others):
-        super().__init__(Hosts(("localhost:1", "localhost:2")))
+        super().__init__(Hosts(("localhost:1", "localhost:2"), 0))
         self.others, self.said = list(others), []
 
     def agree(self, leave, ready, env_frames):

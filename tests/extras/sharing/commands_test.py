@@ -1,4 +1,4 @@
-"""Mistakes in the commands that share policies, and in the flag that names one."""
+"""Mistakes in the commands that share policies."""
 
 import pytest
 
@@ -7,14 +7,9 @@ import pytest
     ("line", "sentence"),
     [
         (
-            "eval --pretrained=catch --checkpoint=99",
-            "/catch/checkpoints/checkpoint-0+99.npz can't be read: No su",
+            "eval --logdir=catch --checkpoint=99",
+            "catch/checkpoints/checkpoint-0+99.npz can't be read: No su",
         ),
-        (
-            "eval --logdir=x --pretrained=pong",
-            "expected a single policy: --logdir, .*, or --pretrained, a policy",
-        ),
-        ("eval --pretrained=pnog", "no pretrained policy 'pnog'; known are .*catch.* Did you mean 'pong'?"),
         (f"export --logdir=x --output={__file__}", "commands_test.py can't be written: it is a file"),
     ],
 )

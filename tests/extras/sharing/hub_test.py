@@ -65,7 +65,7 @@ def test_without_the_command_that_films_there_is_no_film(saved_run, tmp_path, mo
 
 
 def test_nothing_in_a_text_of_the_settings_leads_out_of_its_place_on_the_card():
-    heading = hub._plain("a\n# b <script>c</script> [d](e) | `f` & g\x1b", hub._MARKUP)
+    heading = hub.plain("a\n# b <script>c</script> [d](e) | `f` & g\x1b", hub.MARKUP)
     assert heading == r"a # b \<script\>c\</script\> \[d\](e) \| \`f\` \& g\\x1b"
-    assert hub._plain("a | b", "|") == r"a \| b"
-    assert len(hub._plain("a" * 10**6, "|")) == 200
+    assert hub.plain("a | b", "|") == r"a \| b"
+    assert len(hub.plain("a" * 10**6, "|")) == 200

@@ -49,13 +49,6 @@ def write(directory, name, data):
         file.write(data)
 
 
-def test_a_machine_without_a_place_for_the_mirror_says_so(url, tmp_path):
-    (tmp_path / "cache").touch()
-    sentence = rf"{url} can't be mirrored in {tmp_path}/cache/seed_rl \(Not a directory\)"
-    with pytest.raises(CannotUse, match=sentence), working_directory(url):
-        pass
-
-
 @of_every_kind
 def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url):
     with working_directory(url) as directory:
@@ -163,8 +156,3 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
     with working_directory(url):
         pass
     assert content(url)["checkpoints/checkpoint-2.npz"] == b"second"
-
-
-def test_a_place_that_cannot_be_written_is_named_before_the_run():
-    with pytest.raises(CannotUse, match="file:///proc/nothing/run can't be (read|written): "):
-        working_directory("file:///proc/nothing/run").__enter__()

@@ -1,6 +1,5 @@
 """A run in an object store is read like one on this machine; no more is fetched than that takes."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -12,7 +11,6 @@ from fsspec.implementations.local import LocalFileSystem
 from seed_rl.api import ConfigError, NoPolicy, load_policy, open_run
 from seed_rl.cli.main import main
 from seed_rl.evaluation.recorded import runs_with_returns
-from seed_rl.weights.warm_start import warm_start
 
 
 @pytest.fixture
@@ -70,17 +68,6 @@ def test_anything_missing_or_damaged_in_a_store_is_named_by_its_url(run):
     (run / "config.json").write_text('{"novelty": 1}')
     with pytest.raises(NoPolicy, match=f"^{url}/config.json can't be used: "):
         load_policy(url)
-
-
-def test_a_run_starts_with_weights_from_a_store(run, fetched, small_catch):
-    experiment = dataclasses.replace(
-        small_catch,
-        agent=dataclasses.replace(small_catch.agent, hidden=8),
-        init_from=f"file://{run}/checkpoints/best.npz",
-    )
-    sentence = warm_start(experiment.build_agent(), experiment)
-    assert sentence == f"starting with all weights of file://{run}/checkpoints/best.npz (700 frames)"
-    assert fetched == [f"{run}/config.json", f"{run}/checkpoints/best.npz"]
 
 
 def test_runs_in_a_store_are_found_from_metrics_and_settings_alone(tmp_path, fetched):

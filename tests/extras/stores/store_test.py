@@ -6,7 +6,7 @@ import sys
 import fsspec
 import pytest
 
-from seed_rl.extras.stores.store import ObjectStore, check_writable, reaching
+from seed_rl.extras.stores.store import ObjectStore, check_writable, reaching, relative_name
 from seed_rl.runs.run_directory import CannotUse
 from tests.extras.stores import emulators
 
@@ -41,6 +41,17 @@ def test_a_missing_file_is_an_error_and_a_missing_directory_is_empty(url, tmp_pa
     assert files_in(f"{url}/nothing") == files_in(f"{url}/metrics.jsonl") == files_in(f"{url}/metrics") == []
     with pytest.raises(FileNotFoundError):
         ObjectStore(url).fetch("nothing", str(tmp_path / "here"))
+
+
+@pytest.mark.parametrize("name", ["a", "a/b", ".seed_rl", "..a/b..", "a b/ü.npz", "...", "a\\..\\b"])
+def test_names_inside_of_a_directory(name):
+    assert relative_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/", "/a", "a/", "a//b", "./a", "a/.", "../a", "a/../b", "a\0b"])
+def test_names_that_are_none_or_lead_out_of_it(name):
+    with pytest.raises(ValueError, match="expected a file name inside of the directory, got "):
+        relative_name(name)
 
 
 def test_errors_of_a_store_are_reported_in_a_sentence(monkeypatch):

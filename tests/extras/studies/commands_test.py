@@ -11,24 +11,17 @@ from seed_rl.cli.main import main
     ("flags", "sentence"),
     [
         ("--seeds=0", "--seeds must be 1 to 10,000 runs, or a list of seeds, got 0"),
-        (f"--seeds={'9' * 5000}", "--seeds must be whole numbers, got '999"),
-        (f"--search=Catch.rows=1..{'9' * 5000}", "expected NAME=LOW..HIGH or NAME=VALUE,VALUE,..."),
+        ("--seeds=two", "--seeds must be whole numbers, got 'two'"),
         ("--logdir=gs://a/b", "--logdir of a sweep must be a local directory, got gs://a/b"),
         ("--grid=Experiment.seed=3,4", "the seeds of a sweep are given by --seeds, not"),
         ("--total_frames=9 --grid=Experiment.total_frames=1,2", "give either --total_frames or values of"),
-        ("--total_frames=9 --search=Experiment.total_frames=1..2", "give either --total_frames or values of"),
         ("--trials=3", "--trials needs --search"),
         ("--search=A.b=1..2 --grid=A.b=1,2", "--grid can't be combined with --search"),
         ("--search=Optimizer.learning_rate=-1..1", "Optimizer.learning_rate must be at least 0, got -1"),
     ],
 )
-def test_a_mistake_gets_a_sentence_and_begins_nothing(flags, sentence, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["sweep", "catch/vtrace", *flags.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("seed_rl sweep: ")
-    assert sentence in line
-    assert list(tmp_path.iterdir()) == []
+def test_a_mistake_gets_a_sentence_and_begins_nothing(flags, sentence, refused):
+    refused(f"sweep catch/vtrace {flags}", sentence)
 
 
 def test_a_search_without_optuna_says_how_to_install_it(capsys, monkeypatch):

@@ -27,14 +27,6 @@ def test_a_run_waits_for_the_one_that_a_killed_queue_has_left(tmp_path, monkeypa
     assert events.index("started: one") < events.index("left") < events.index("begins")
 
 
-def test_a_damaged_note_of_its_end_makes_a_run_unfinished(tmp_path):
-    run = Run(Trial("one", {}), ["--gin_file=catch/vtrace"], str(tmp_path))
-    (tmp_path / "one").mkdir()
-    for note, is_finished in ((b"", False), (b"\xff[", False), (b'["--gin_file=catch/vtrace"]', True)):
-        (tmp_path / "one" / "finished.json").write_bytes(note)
-        assert run.is_finished() == is_finished
-
-
 @pytest.mark.parametrize(("parallel", "stop", "trained", "ended"), [(1, "d", "abcd", "abc"), (2, "", "abcde", "abcde")])
 def test_a_queue_trains_each_run_once_until_it_is_stopped_and_says_that_one_failed(parallel, stop, trained, ended):
     notes = []
