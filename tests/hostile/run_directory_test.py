@@ -64,7 +64,7 @@ class Place:
         (self.run / "stranger.py").write_text(f"open({str(self.loot)!r}, 'w').close()\n")
 
     def checkpoint(self, **changes):
-        """A checkpoint with a valid checksum and other content."""
+        """A checkpoint with other content."""
         loaded, state = checkpoints.load(str(self.run / CHECKPOINT))
         text = changes.pop("state", json.dumps(state).encode())
         file = io.BytesIO()
