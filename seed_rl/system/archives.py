@@ -1,7 +1,7 @@
 """Archives: named arrays in an ordinary .npz file, written and read one at a time.
 
-They hold no pickled objects. Nothing in them is compressed, so that they take no more memory than their size. Each array
-has a checksum, so damage to it does not go unnoticed.
+They hold no pickled objects. Nothing in them is compressed, so that they take no more memory than their size. Each
+array has a checksum, so damage to it does not go unnoticed.
 """
 
 import contextlib
