@@ -39,7 +39,8 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.rl.masks import masked
     from seed_rl.rl.vtrace import lambda_returns, vtrace
     from seed_rl.runs.fleet import ActorFailed
-    from seed_rl.runs.run import ELSEWHERE, PROCESSES, THREADS, Run
+    from seed_rl.runs.local_actors import ELSEWHERE, PROCESSES, THREADS
+    from seed_rl.runs.run import Run
     from seed_rl.runs.run_directory import CannotUse
     from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
     from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MixedSpec, MultiDiscreteSpec

@@ -157,7 +157,7 @@ def project_modules() -> dict[str, pathlib.Path]:
     return paths
 
 
-def first_with_tensorflow(modules: list[str], folder: pathlib.Path = ROOT) -> str:
+def first_with_tensorflow(modules: list[str]) -> str:
     """The first of the modules whose import loads TensorFlow or Keras into a fresh interpreter; "" if none does."""
     probe = f"""
 import importlib, sys
@@ -167,7 +167,7 @@ for module in {modules!r}:
         print(module)
         break
 """
-    done = subprocess.run([sys.executable, "-c", probe], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -201,12 +201,6 @@ def test_actors_load_no_tensorflow(pytestconfig):
     assert first_with_tensorflow(modules) == ""
 
 
-def test_a_module_that_loads_tensorflow_is_found(tmp_path):
-    (tmp_path / "tensorflow.py").touch()
-    (tmp_path / "culprit.py").write_text("import tensorflow")
-    assert first_with_tensorflow(["json", "culprit", "csv"], tmp_path) == "culprit"
-
-
 def test_no_module_of_the_package_is_too_long():
     long = {
         module: lines
@@ -220,13 +214,9 @@ def test_no_module_of_the_package_is_too_long():
     ("module", "source", "sentence"),
     [
         ("seed_rl.rl.vtrace", "from absl import flags", "seed_rl.rl may not import absl.flags"),
-        ("seed_rl.rl.vtrace", "from seed_rl.networks import torsos", "may not import seed_rl.networks.torsos"),
         ("seed_rl.transport.client", "def f():\n  import tensorflow", "may not import tensorflow"),
-        ("seed_rl.actor.loop", "from seed_rl.envs import atari", "may not import seed_rl.envs.atari"),
         ("seed_rl.actor.loop", "from ..learner import loop", "may not import ..learner.loop"),
         ("seed_rl.envs.atari", "from seed_rl.envs import football", "may not import seed_rl.envs.football"),
-        ("seed_rl.extras.planning.plan", "from benchmarks import env", "may not import benchmarks.env"),
-        ("seed_rl", "from seed_rl import types", "may not import seed_rl.types"),
         ("seed_rl.novelty.x", "import os", "is in no layer: add it to LAYERS in architecture_test.py"),
     ],
 )

@@ -1,6 +1,5 @@
 """Settings of every test run, which must precede the first import of TensorFlow and grpc."""
 
-import fcntl
 import gc
 import os
 import pathlib
@@ -52,7 +51,7 @@ NOT_QUICK = (
 """Folders and modules that `--quick` leaves out: they start processes, or need the football engine or a browser."""
 
 
-ONLY_HOSTILE = ("hostile/full_disk_test.py", "hostile/kill_test.py", "hostile/network_test.py")
+ONLY_HOSTILE = ("hostile/kill_test.py",)
 """Attacks that take minutes."""
 
 
@@ -88,26 +87,6 @@ def pytest_collection_finish():
     """What is imported by now stays: to search it for garbage again and again takes a twentieth of the time."""
     gc.freeze()
     gc.enable()
-
-
-@pytest.fixture(scope="session")
-def once(tmp_path_factory):
-    """Fills a folder, given its name and a function of its path, once for all workers of a run; returns its path."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-
-    def make(name, fill):
-        folder, done = shared / name, shared / f"{name}.done"
-        with open(shared / f"{name}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not done.exists():
-                folder.mkdir(exist_ok=True)
-                fill(folder)
-                done.touch()
-        return folder
-
-    return make
 
 
 @pytest.fixture(autouse=True)

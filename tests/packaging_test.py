@@ -30,14 +30,12 @@ def run(*command, cwd):
 
 
 @pytest.fixture(scope="module")
-def wheel(once) -> zipfile.ZipFile:
+def wheel(tmp_path_factory) -> zipfile.ZipFile:
     """The wheel, built from a copy, so that no earlier build leaves anything in it."""
-
-    def build(folder: pathlib.Path) -> None:
-        copy_source(folder)
-        run("-m", "build", "--no-isolation", "--outdir", "dist", cwd=folder)
-
-    (built,) = once("wheel", build).glob("dist/*.whl")
+    folder = tmp_path_factory.mktemp("wheel")
+    copy_source(folder)
+    run("-m", "build", "--no-isolation", "--outdir", "dist", cwd=folder)
+    (built,) = folder.glob("dist/*.whl")
     return zipfile.ZipFile(built)
 
 

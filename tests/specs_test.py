@@ -1,7 +1,5 @@
 """Descriptions of spaces: what they say of themselves, and what can't be described."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -55,24 +53,16 @@ def test_an_action_mask_is_sent_but_no_input_of_networks(action):
     [
         (ArraySpec, ((2,), "complex64"), "dtype must be one of bool, uint8, .*, got 'complex64'"),
         (ArraySpec, ((2, 0), "uint8"), r"shape must hold positive integers, got \(2, 0\)"),
-        (ArraySpec, ((2.0,), "uint8"), r"shape must hold positive integers, got \(2.0,\)"),
         (DiscreteSpec, (0,), "at least one action, got n=0"),
         (MultiDiscreteSpec, ((),), r"every choice .* at least one value, got \(\)"),
-        (MixedSpec, ((3, 0), (0.0,), (1.0,)), "every choice .* at least one value"),
-        (MixedSpec, ((3,), (0.0,), (0.0,)), "finite bounds with low < high"),
         (MixedSpec, ((1 << 25,), (0.0,), (1.0,)), "choices beside numbers have at most 16777216 values"),
         (MultiDiscreteSpec, ((3, 0),), r"every choice .* at least one value, got \(3, 0\)"),
-        (ContinuousSpec, ((), ()), r"as many lower as upper bounds, at least one, got \(\) and \(\)"),
         (ContinuousSpec, ((0.0,), (1.0, 2.0)), r"as many lower as upper bounds, .* got \(0.0,\) and \(1.0, 2.0\)"),
         (ContinuousSpec, ((0.0, 1.0), (1.0, 1.0)), "low < high, got 1.0 and 1.0"),
-        (ContinuousSpec, ((0.0,), (math.inf,)), "need finite bounds with low < high, got 0.0 and inf"),
-        (ContinuousSpec, ((-math.inf,), (0.0,)), "need finite bounds with low < high, got -inf and 0.0"),
         (ContinuousSpec, ((-0.1,), (1.0,)), "must be float32 numbers, got -0.1"),
-        (ContinuousSpec, ((0.0,), (1e39,)), r"must be float32 numbers, got 1e\+39"),
         (ContinuousSpec, ((-LARGEST,), (LARGEST,)), r"too far apart or too close, got -3.4.*e\+38 and 3.4.*e\+38"),
         (ContinuousSpec, ((0.0,), (TINY,)), "too far apart or too close, got 0.0 and 1.1.*e-38"),
         (masked, (DiscreteSpec(9), 1), r"a bit per value .* got b bool\[\], legal actions uint8\[1\]; action"),
-        (masked, (ContinuousSpec((0.0,), (1.0,)), 1), "bit per value of discrete actions, beside inputs, got b bool"),
         (EnvSpec, ({LEGAL_ACTIONS: ArraySpec((1,), "uint8")}, DiscreteSpec(8)), "beside inputs, got legal actions"),
     ],
 )
@@ -81,27 +71,9 @@ def test_what_cannot_be_described_is_named(kind, arguments, message):
         kind(*arguments)
 
 
-@pytest.mark.parametrize("spec", [DiscreteSpec(3), MultiDiscreteSpec((2, 4))], ids=str)
-def test_random_choices_are_equally_frequent(spec):
-    actions = random_actions(spec, np.random.default_rng(0), 4000)
-    assert (actions.dtype, actions.shape) == (spec.tensor.dtype, (4000, *spec.tensor.shape))
-    for n, choices in zip(np.ravel(spec.n), actions.reshape(4000, -1).T, strict=True):
-        np.testing.assert_allclose(np.bincount(choices), np.full(n, 4000 / n), rtol=0.1)
-
-
 def test_random_choices_beside_numbers_are_legal():
     spec, legal = MixedSpec((2, 3), (-1.0,), (0.0,)), np.array([[True, False, False, False, True]] * 50)
     actions = random_actions(spec, np.random.default_rng(0), 50, legal)
     assert (actions.dtype, actions.shape) == (np.float32, (50, 3))
     assert (actions[:, :2] == [0, 2]).all()
     assert len(np.unique(actions[:, 2])) > 40
-
-
-def test_random_numbers_fill_their_bounds_evenly():
-    spec = ContinuousSpec((-1.0, 0.0), (-0.5, 300.0))
-    actions = random_actions(spec, np.random.default_rng(0), 4000)
-    assert (actions.dtype, actions.shape) == (spec.tensor.dtype, (4000, 2))
-    for low, high, numbers in zip(spec.low, spec.high, actions.T, strict=True):
-        counts, _ = np.histogram(numbers, bins=4, range=(low, high))
-        assert counts.sum() == 4000
-        np.testing.assert_allclose(counts, [1000] * 4, rtol=0.1)

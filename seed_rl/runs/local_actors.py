@@ -1,16 +1,27 @@
 """Actors on this machine, as processes or as threads of the learner's process."""
 
+import contextlib
 import dataclasses
 import signal
 import subprocess
 from collections.abc import Sequence
 
 from seed_rl.actor.loop import Actor
-from seed_rl.runs.fleet import ActorEnd, ActorFailed, SupervisedFleet
+from seed_rl.envs import registry
+from seed_rl.experiment import Experiment
+from seed_rl.runs.fleet import ActorEnd, ActorFailed, Fleet, SupervisedFleet
 from seed_rl.system import children, signals
 from seed_rl.system.exit_codes import USAGE_ERROR
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
+
+PROCESSES = "processes"
+"""Run each actor in its own process and restart it when it ends (the default)."""
+THREADS = "threads"
+"""Run actors as threads of this process, for debugging or for environments defined only in this process."""
+ELSEWHERE = "elsewhere"
+"""Start no actors: wait for `seed_rl actor` processes."""
+ACTORS = (PROCESSES, THREADS, ELSEWHERE)
 
 _FROM_OUTSIDE = (signal.SIGKILL, *signals.ALL)  # SIGKILL also comes from the kernel
 
@@ -64,3 +75,22 @@ class ActorThreads(SupervisedFleet):
 
     def _end(self, handle: Actor, kill: bool) -> None:
         handle.stop()
+
+
+def local_actors(kind: str, experiment: Experiment, logs: str, arguments: Sequence[str] = ()) -> Fleet:
+    """Build the actors of an experiment on this machine.
+
+    Args:
+      kind: one of `ACTORS`.
+      experiment: says how many actors there are, and of which environments.
+      logs: directory for the actors' logs.
+      arguments: flags of `seed_rl actor`, if they are processes.
+    """
+    count, env = experiment.actors.num_actors, experiment.env
+    if kind == PROCESSES:
+        imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
+        return LocalActors(count, logs, [*imports, *arguments])
+    for module in env.modules if kind == THREADS else ():
+        with contextlib.suppress(ImportError):  # the environments report it
+            registry.permit(module)
+    return ActorThreads(count if kind == THREADS else 0, logs)

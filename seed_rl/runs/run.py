@@ -11,9 +11,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-import psutil
-
-from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import shortened
@@ -23,7 +20,7 @@ from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.keepers import working_directory
-from seed_rl.runs.local_actors import ActorThreads, LocalActors
+from seed_rl.runs.local_actors import ACTORS, PROCESSES, THREADS, local_actors
 from seed_rl.runs.run_directory import CannotUse, run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, explained, socket_directory
@@ -36,14 +33,6 @@ if TYPE_CHECKING:
     from seed_rl.learner.learner import Learner
 
 _log = logging.getLogger(__name__)
-
-PROCESSES = "processes"
-"""Run each actor in its own process and restart it when it ends (the default)."""
-THREADS = "threads"
-"""Run actors as threads of this process, for debugging or for environments defined only in this process."""
-ELSEWHERE = "elsewhere"
-"""Start no actors: wait for `seed_rl actor` processes."""
-ACTORS = (PROCESSES, THREADS, ELSEWHERE)
 
 
 @dataclasses.dataclass(eq=False)
@@ -146,16 +135,20 @@ class Run:
         """
         if not self._directory:
             raise RuntimeError("the run is not open: use it as `with Run(...) as run`")
-        self._rows = self._train_until_ctrl_c() if stop is None else self._train(stop)
+        self._rows = self._train(stop)
         return self._rows
 
-    def _train_until_ctrl_c(self) -> Generator[dict[str, float], None, None]:
-        with ctrl_c_asks() as stopped:
-            yield from self._train(stopped)
+    def _train(self, stop: Stop | None) -> Generator[dict[str, float], None, None]:
+        with ctrl_c_asks() if stop is None else contextlib.nullcontext(stop) as asked:
+            yield from self._train_until(asked)
 
-    def _train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
+    def _train_until(self, stop: Stop) -> Generator[dict[str, float], None, None]:
         started = time.monotonic()
-        actors = self._new_actors()
+        logs = os.path.join(self._directory, "actors")
+        if callable(self.actors):
+            actors = self.actors(logs)
+        else:
+            actors = local_actors(self.actors, self.experiment, logs, self.actor_arguments)
         stopping = StopIf(lambda: actors.failed is not None or stop.is_set())
         with contextlib.ExitStack() as cleanup:
             address = self.address or f"unix:{cleanup.enter_context(socket_directory())}/learner.sock"
@@ -187,7 +180,7 @@ class Run:
             learner.admit()
             if learner.restored_from:
                 _log.info("continuing from %s at %d frames", learner.restored_from, frames)
-            _log.info("serving actors at %s after %.1f s", _with_numbers(address), time.monotonic() - started)
+            _log.info("serving actors at %s after %.1f s", address, time.monotonic() - started)
             yield from learner.train(stopping, self.on_update)
             if actors.failed is not None:
                 raise actors.failed
@@ -217,29 +210,3 @@ class Run:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:
             raise ConfigError("the agent's networks need more memory than is free") from error
-
-    def _new_actors(self) -> Fleet:
-        logs = os.path.join(self._directory, "actors")
-        if callable(self.actors):
-            return self.actors(logs)
-        count, env = self.experiment.actors.num_actors, self.experiment.env
-        if self.actors == PROCESSES:
-            imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
-            return LocalActors(count, logs, [*imports, *self.actor_arguments])
-        for module in env.modules if self.actors == THREADS else ():
-            with contextlib.suppress(ImportError):  # the environments report it
-                registry.permit(module)
-        return ActorThreads(count if self.actors == THREADS else 0, logs)
-
-
-def _with_numbers(address: str) -> str:
-    """Add numeric addresses to a host name that this process serves: `localhost:8686 (127.0.0.1, ::1)`."""
-    host, _, port = address.rpartition(":")
-    if host.startswith("[") or not any(map(str.isalpha, host)) or not port.isdigit():
-        return address
-    try:
-        listening = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-    except psutil.Error:  # some containers hide the tables of the kernel
-        return address
-    numbers = sorted({ip.removeprefix("::ffff:") for ip, bound_port in listening if bound_port == int(port)})
-    return f"{address} ({', '.join(numbers)})" if numbers else address

@@ -22,7 +22,6 @@ StrPath: TypeAlias = str | os.PathLike[str]
 PARTIAL = ".partial"
 """Suffix of files that are still being written."""
 
-_socket_directories: list[str] = []
 _MANY_FILES = 1 << 16
 _LONGEST_PARENT = 80  # bytes
 _LONGEST_REASON = 300  # characters
@@ -96,14 +95,7 @@ def socket_directory() -> Iterator[str]:
             if probe.connect_ex(path) == errno.ECONNREFUSED:
                 shutil.rmtree(os.path.dirname(path))
     with tempfile.TemporaryDirectory(prefix="seed_rl-", dir=parent, ignore_cleanup_errors=True) as directory:
-        _socket_directories.append(directory)
         yield directory
-
-
-def remove_socket_directories() -> None:
-    """Remove the directories created by `socket_directory`, in a process that is about to end without clean-up."""
-    for directory in _socket_directories:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @dataclasses.dataclass

@@ -9,8 +9,6 @@ import random
 import re
 import socket
 import stat
-from collections.abc import Collection
-from typing import Any
 
 from seed_rl.system.files import explained
 
@@ -76,7 +74,7 @@ def unused_port() -> int:
     raise AddressError(f"no port from {_UNASSIGNED.start} to {_UNASSIGNED.stop - 1} is free")
 
 
-def clear_stale_socket(path: str) -> None:
+def _clear_stale_socket(path: str) -> None:
     """Remove the socket file that a dead server left behind.
 
     Raises:
@@ -107,27 +105,23 @@ def check_free(address: Address) -> None:
     Raises:
       AddressError: another process listens at one of them, or none can be bound.
     """
-    places: Collection[tuple[int, Any]] = [(socket.AF_UNIX, address.path)]
-    if not address.path:
-        places = [(socket.AF_INET, (address.host, address.port))]
-        with contextlib.suppress(socket.gaierror):  # then binding fails, too
-            kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
-            found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
-            places = dict.fromkeys((each[0], each[4]) for each in found)  # a host may be listed twice
-    errors: dict[Any, OSError] = {}
-    for family, place in places:
-        try:
-            with socket.socket(family) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(place)
-        except OSError as error:
-            errors[place] = error
-    if address.path and not errors:
+    cannot = f"cannot listen on {address}"
+    if address.path:
+        _clear_stale_socket(address.path)
+        with explained(AddressError, cannot), socket.socket(socket.AF_UNIX) as probe:
+            probe.bind(address.path)
         os.unlink(address.path)
-    taken = {place: error for place, error in errors.items() if error.errno == errno.EADDRINUSE}
-    for place, failed in (taken or (errors if len(errors) == len(places) else {})).items():
-        where = "" if address.path or place[0] == address.host else f" at {place[0]}"
-        reason = (failed.strerror or str(failed)).lower()
-        raise AddressError(f"cannot listen on {address}: {reason}{where}") from failed
+        return
+    with explained(AddressError, cannot):
+        kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+        found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
+    places = {place: family for family, *_, place in found}  # a host may be listed twice
+    failed: list[OSError] = []
+    for place, family in places.items():
+        try:
+            socket.create_server(place, family=family).close()
+        except OSError as error:
+            failed.append(error)
+    taken = [each for each in failed if each.errno == errno.EADDRINUSE]
+    for each in taken or (failed if len(failed) == len(places) else []):
+        raise AddressError(f"{cannot}: {each.strerror}") from each

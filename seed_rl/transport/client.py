@@ -206,36 +206,9 @@ class ActStream:
         self._ended.set()
 
 
-_NO_LEARNER = (
-    ("certificate has expired", "the certificate of the learner at {} has expired, or a clock is wrong"),
-    ("certificate is not yet valid", "the certificate of the learner at {} isn't valid yet, or a clock is wrong"),
-    ("CERTIFICATE_VERIFY_FAILED", "the certificate of the learner at {} isn't vouched for by --tls_ca"),
-    (
-        "Hostname Verification Check failed",
-        "the certificate of the learner at {} is for another name: give --tls_server_name",
-    ),
-    (
-        "WRONG_VERSION_NUMBER",
-        "the server at {} does not use TLS: a learner does with --tls_cert, and without it actors do without --tls_ca",
-    ),
-    ("Method not found", "the server at {} is not a learner"),
-    ("Received http2 header with status", "the server at {} is not a learner, or a proxy is in between"),
-)
-"""Parts of gRPC's messages, and what each means."""
-_HINTS = (
-    ("Socket closed", "; does the learner use TLS? Then actors need --tls_ca"),
-    ("Failed parsing HTTP/2", "; is this a learner's address?"),
-    ("handshaker shutdown", ", which means no answer: is a firewall in between?"),
-)
-
-
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
     """Return the error to raise for a failed call."""
     code, details = error.code(), printable(error.details() or "no reason given")
-    for part, reason in _NO_LEARNER:
-        if part in details:
-            return Rejected(f"{reason.format(learner)} ({details})")
     if code in _FINAL:
-        return Rejected(details)
-    hint = next((hint for part, hint in _HINTS if part in details), "")
-    return Disconnected(f"{learner}: {details} ({code.name}){hint}")
+        return Rejected(f"{learner}: {details}")
+    return Disconnected(f"{learner}: {details} ({code.name})")

@@ -14,9 +14,11 @@ MAX_GROUPS = 512
 KEEPALIVE_SECONDS = 10.0
 """How long a peer may be silent before it is pinged, and how long it then has to answer before it counts as lost."""
 
+AGE_SECONDS = 600.0
+"""Age at which a connection accepts no further calls."""
+
 _HANDSHAKE_MILLISECONDS = 10_000
 _WITHOUT_CALLS_MILLISECONDS = 300_000  # building environments between two calls may take this long
-_AGE_MILLISECONDS = 600_000  # a connection older than this accepts no further calls
 
 DESCRIBE, JOIN, ACT = "/seed_rl.Learner/Describe", "/seed_rl.Learner/Join", "/seed_rl.Learner/Act"
 
@@ -137,7 +139,7 @@ def server_options(max_message_bytes: int, max_connections: int) -> list[tuple[s
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MILLISECONDS),
         ("grpc.http2.settings_timeout", _HANDSHAKE_MILLISECONDS),
         ("grpc.max_connection_idle_ms", _WITHOUT_CALLS_MILLISECONDS),
-        ("grpc.max_connection_age_ms", _AGE_MILLISECONDS),
+        ("grpc.max_connection_age_ms", int(1000 * AGE_SECONDS)),
         ("grpc.max_connection_age_grace_ms", 2**31 - 1),  # unlimited: open streams continue
         ("grpc.http2.max_ping_strikes", 3),
         # gRPC keeps counting a cancelled call until the server has dealt with it, so opening calls and cancelling them

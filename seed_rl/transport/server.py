@@ -21,10 +21,12 @@ from seed_rl.transport.streams import ActorStream, Service
 
 _log = logging.getLogger(__name__)
 
+SILENCE_SECONDS = 1800.0
+"""Time without a step after which a stream is ended; some environments take minutes to reset."""
+
 _STOPPING = "the learner is stopping"
 _MAX_CONNECTIONS = 16_384
 _MAX_UNANSWERED = 64  # calls that haven't sent their request yet; each may take the memory of a message
-_SILENCE_SECONDS = 1800.0  # without a step, after which a stream is ended; some environments take minutes to reset
 _REFUSED_JOINS = 10  # per host and second; further ones aren't read
 
 
@@ -83,8 +85,6 @@ class ActorServer:
         Raises:
           AddressError: the address can't be listened on; the server can't be used any more.
         """
-        if self._address.path:
-            addresses.clear_stale_socket(self._address.path)
         addresses.check_free(self._address)
         reuse_freed_blocks()  # each message is one
         port = self._calls.start(str(self._address), self._security.credentials())
@@ -114,8 +114,8 @@ class ActorServer:
     def _watch(self) -> None:
         """End streams that have been silent for too long, and warn when connections use up the open files."""
         self._calls.call_later(1.0, self._watch)
-        latest = time.monotonic() - _SILENCE_SECONDS
-        error = Refused(Refusal.NOT_FOUND, f"there was no step for {_SILENCE_SECONDS:g} s: join again")
+        latest = time.monotonic() - SILENCE_SECONDS
+        error = Refused(Refusal.NOT_FOUND, f"there was no step for {SILENCE_SECONDS:g} s: join again")
         for stream in [stream for stream in self.streams if stream.silent_since < latest]:
             stream.end(error)
         try:

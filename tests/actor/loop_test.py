@@ -52,12 +52,6 @@ class Late(CountingVectorEnv):
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
 
-class Nameless(CountingVectorEnv):
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.metadata = None
-
-
 class Client:
     """A learner that wants two groups, with environment seeds 0 and 1, and answers with zeros until it is closed."""
 
@@ -109,7 +103,6 @@ def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in
     [
         (Unmakable, registry.CannotBuild, "suite 'counting' failed in make: KeyError: 'assets'"),  # ends the run
         (Unresettable, EnvironmentFailed, "suite 'counting' failed in reset: IndexError: out of range"),
-        (Nameless, registry.CannotBuild, "of suite 'counting' declare None"),
         (Late, registry.CannotBuild, "must reset in the step that ends .* of suite 'counting' declare .*NEXT_STEP"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Environments from other packages in whole runs: the example's, and one with a mask."""
+"""The example of an environment in a package of its own."""
 
 import importlib
 import os
@@ -8,8 +8,6 @@ import subprocess
 import sys
 
 import pytest
-
-from seed_rl.api import THREADS, Run, load_experiment
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "custom_env"
 
@@ -37,14 +35,3 @@ def test_the_examples_own_tests_pass(installed, tmp_path, monkeypatch):
     own.test_it_keeps_the_rules()
     own.test_it_is_learned(tmp_path / "run")
     assert [name for name in vars(own) if name.startswith("test_")] == ["test_it_keeps_the_rules", "test_it_is_learned"]
-
-
-def test_no_illegal_action_reaches_an_environment_with_a_mask(tmp_path):
-    of_one = ("Actors.envs_per_group=1", "Inference.max_batch_size=1", "Experiment.batch_size=4")
-    settings = ("Gym.id='tests.support.registered_envs:Masked-v0'", "Experiment.passes=1", "Experiment.minibatches=1")
-    experiment = load_experiment(["gym/any"], [*of_one, *settings, "Experiment.total_frames=1_000"])
-    with Run(experiment, str(tmp_path), actors=THREADS) as run:
-        last = list(run.train())[-1]
-    assert last["env_frames"] >= 1_000
-    assert last["discarded_unrolls"] == 0
-    assert last["learning/entropy_share"] > 0.9, "random masks leave little to learn, and legal actions equally likely"

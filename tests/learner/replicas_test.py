@@ -10,8 +10,8 @@ from seed_rl.cli import doctor
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Replay
 from seed_rl.learner.replicas import _available, assignment
 from seed_rl.learner.split import Split, split
-from tests.support import zygote
 from tests.support.counting import Counting
+from tests.support.processes import run_module
 
 CPU = ("CPU:0",)
 GPUS = tuple(f"GPU:{number}" for number in range(8))
@@ -108,13 +108,11 @@ def test_replicas_are_on_the_training_cores_of_a_tpu():
 
 
 @pytest.fixture(scope="module")
-def results(once):
+def results(tmp_path_factory):
     """The arrays of `replicas_process`, by case and number of devices."""
-
-    def run(directory):
-        zygote.run([directory], module="tests.learner.replicas_process")
-
-    return {path.stem: dict(np.load(path)) for path in once("replicas", run).iterdir()}
+    directory = tmp_path_factory.mktemp("replicas")
+    run_module("tests.learner.replicas_process", directory)
+    return {path.stem: dict(np.load(path)) for path in directory.iterdir()}
 
 
 def test_an_update_is_the_same_on_one_device_and_on_two(results):

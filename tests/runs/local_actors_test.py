@@ -29,12 +29,8 @@ KeyError: 'the thing'
     [
         (3, "", "exit code 3"),
         (3, "its name is \x1b]0;mine\x07 caf\xe9", "its name is \\x1b]0;mine\\x07 caf\ufffd"),
-        (1, "12:00:00 I seed_rl.actor.loop: joined\n", "exit code 1"),
         (1, f"{TRACEBACK}seed_rl actor: no thing\nException ignored in: x\n", "no thing"),
-        (1, f"{TRACEBACK}seed_rl.envs.base.EnvironmentFailed: no thing\n", "no thing"),
         (1, f"{TRACEBACK}\n", "KeyError: 'the thing'"),
-        (1, "x" * 9999, "x" * 500),
-        (-9, "12:00:00 I x: going well\n", "killed by SIGKILL"),
         (-6, "free(): invalid pointer\n", "killed by SIGABRT: free(): invalid pointer"),
         (-40, "", "killed by signal 40"),
     ],

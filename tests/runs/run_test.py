@@ -29,6 +29,7 @@ from seed_rl.envs.catch import Catch
 from seed_rl.envs.registry import register
 from seed_rl.learner.learner import Learner
 from seed_rl.learner.peers import Peers
+from seed_rl.runs.local_actors import local_actors
 
 
 @register
@@ -47,9 +48,9 @@ class Leaking(Catch):
 def test_actors_in_this_process_may_load_what_its_own_experiment_names(tmp_path):
     simulator = f"{tmp_path}/simulator/"
     experiment = load_experiment(["dmlab/vtrace"], [f"DMLab.runfiles_path = '{simulator}'"])
-    Run(experiment, str(tmp_path), actors=ELSEWHERE)._new_actors()
+    local_actors(ELSEWHERE, experiment, str(tmp_path))
     assert not registry.may_import(simulator)
-    Run(experiment, str(tmp_path), actors=THREADS)._new_actors()
+    local_actors(THREADS, experiment, str(tmp_path))
     assert registry.may_import(simulator)
 
 
@@ -108,7 +109,7 @@ def test_a_directory_has_one_learner_which_serves_actors_of_elsewhere(small_catc
         Run(small_catch, str(tmp_path)).__enter__()
     with Run(small_catch, str(tmp_path), actors=ELSEWHERE, address="localhost:0") as run:
         assert list(run.train(STOP)) == []
-    assert re.search(r"serving actors at localhost:\d+ \(127\.0\.0\.1(, ::1)?\) after", caplog.text)
+    assert re.search(r"serving actors at localhost:\d+ after", caplog.text)
     assert load_policy(str(tmp_path)).env_frames == 0
 
 

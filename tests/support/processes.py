@@ -13,7 +13,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from seed_rl.reporting import metrics
 from seed_rl.reporting.catalogue import tag
-from tests.support import zygote
 from tests.support.deadlines import within
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
@@ -27,14 +26,11 @@ class Runs:
         self._processes = []
 
     def start(self, *arguments, program=None, **options):
-        """Starts a command, or another program; its output is in `.text()`. A learner is forked: see `zygote`."""
+        """Starts a command, or another program; its output is in `.text()`."""
         output = self._directory / f"output-{len(self._processes)}"
         with open(output, "wb") as file:
-            if program is None and arguments[0] in ("train", "learner", "replay", "serve"):
-                process = zygote.start(arguments, file, **options)
-            else:
-                command = [*(program or (sys.executable, "-m", "seed_rl")), *arguments]
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, **options)
+            command = [*(program or (sys.executable, "-m", "seed_rl")), *arguments]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, **options)
         self._processes.append(process)
 
         def wait(timeout=120):
@@ -62,6 +58,13 @@ class Runs:
                     with contextlib.suppress(psutil.NoSuchProcess):
                         child.kill()
                 process.wait()
+
+
+def run_module(name, *arguments):
+    """Runs a module in a process of its own to its end, which must be a good one."""
+    command = [sys.executable, "-m", name, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=within(240))
+    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
 
 
 @pytest.fixture

@@ -12,16 +12,6 @@ import pytest
 from seed_rl.system import children
 from tests.support.deadlines import within
 
-WAITS_IN_NATIVE_CODE = """
-import ctypes, threading
-from seed_rl.system.signals import signals
-
-with signals() as stopped:
-    lock, native = ctypes.create_string_buffer(64), ctypes.CDLL(None)
-    native.pthread_mutex_lock(lock)
-    threading.Timer(0.2, print, ["waiting"], {"flush": True}).start()
-    native.pthread_mutex_lock(lock)
-"""
 WAITS_IN_PYTHON = """
 from seed_rl.system.signals import signals, stop_at_end_of_input
 
@@ -32,6 +22,17 @@ with signals() as stopped:
         pass
 print("after the run", flush=True)
 raise SystemExit(stopped.exit_code)
+"""
+WAITS_ON = """
+from seed_rl.system.signals import signals
+
+try:
+    with signals():
+        print("waiting", flush=True)
+        while True:
+            pass
+except KeyboardInterrupt:
+    print("after all", flush=True)
 """
 NOTHING_TO_LOSE = """
 from seed_rl.system.signals import signals, stop_at_end_of_input
@@ -73,21 +74,11 @@ def start():
     [
         (WAITS_IN_PYTHON, signal.SIGINT, "after the run\n", 128 + signal.SIGINT),
         (WAITS_IN_PYTHON, signal.SIGHUP, "after the run\n", 128 + signal.SIGHUP),
-        (WAITS_IN_PYTHON, signal.SIGUSR1, "after the run\n", 128 + signal.SIGUSR1),
-        (WAITS_IN_PYTHON, signal.SIGUSR2, "after the run\n", 128 + signal.SIGUSR2),
         (WAITS_IN_PYTHON, None, "after the run\n", 0),
         (NOTHING_TO_LOSE, signal.SIGTERM, "cleans up\n", 128 + signal.SIGTERM),
         (NOTHING_TO_LOSE, None, "cleans up\n", 128 + signal.SIGTERM),
     ],
-    ids=[
-        "Ctrl-C",
-        "no terminal",
-        "Slurm",
-        "submitit",
-        "end of input",
-        "nothing to lose",
-        "nothing to lose, end of input",
-    ],
+    ids=["Ctrl-C", "no terminal", "end of input", "nothing to lose", "nothing to lose, end of input"],
 )
 def test_a_signal_or_the_end_of_the_input_asks_a_run_to_end_or_raises_before_there_is_anything_to_save(
     start, program, number, words, code
@@ -100,21 +91,19 @@ def test_a_signal_or_the_end_of_the_input_asks_a_run_to_end_or_raises_before_the
 
 def test_hanging_up_ends_no_run_under_nohup(start):
     process = start(f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN){WAITS_IN_PYTHON}")
-    process.send_signal(signal.SIGHUP)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.5)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(within(30)) == 128 + signal.SIGTERM
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        process.send_signal(number)
+    assert process.wait(within(30)) == 128 + signal.SIGTERM, "the first signal counts"
 
 
-def test_a_later_signal_ends_the_process_even_in_native_code(start):
-    process = start(WAITS_IN_NATIVE_CODE)
+def test_a_later_signal_ends_what_does_not_end_when_it_is_asked_to(start):
+    process = start(WAITS_ON)
     deadline = time.monotonic() + within(30)
     while process.poll() is None:
         assert time.monotonic() < deadline
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)  # a signal within a second is taken for the same one
-    assert process.returncode == 128 + signal.SIGINT
+    assert process.stdout.read() == "after all\n"
 
 
 def test_programs_end_with_the_process_that_started_them(tmp_path):

@@ -1,11 +1,8 @@
 """Addresses, and files where a socket should be."""
 
-import socket
-
 import pytest
 
-from seed_rl.transport import address
-from seed_rl.transport.address import AddressError, clear_stale_socket, parse_address, unused_port
+from seed_rl.transport.address import AddressError, check_free, parse_address, unused_port
 
 
 @pytest.mark.parametrize(
@@ -27,30 +24,21 @@ def test_addresses(text, canonical, is_local):
     assert address.is_local == is_local
 
 
-@pytest.mark.parametrize("text", ["", "unix:", ":80", "host:", "host:65536", "::1:80", "http://host:80", "h:¹"])
+@pytest.mark.parametrize(
+    "text", ["", "unix:", ":80", "host:", "host:65536", "::1:80", "http://host:80", "a..b:80", "[learner]:80"]
+)
 def test_other_texts_are_refused(text):
-    with pytest.raises(AddressError, match=r"must be HOST:PORT, \[IPV6\]:PORT or unix:PATH, got"):
+    with pytest.raises(AddressError, match=r"an address must be HOST:PORT, .*, got|the host must be a name or"):
         parse_address(text)
 
 
-@pytest.mark.parametrize("host", ["learner..example", "a" * 64, "[learner]", "[1::2::3]"])
-def test_a_host_that_cannot_have_an_address_is_refused(host):
-    with pytest.raises(AddressError, match="the host must be a name or an address"):
-        parse_address(f"{host}:80")
-
-
-def test_a_server_that_starts_later_gets_a_port_that_is_free_and_stays_so(monkeypatch):
-    port = unused_port()
-    assert 20_000 <= port < 30_000, "systems assign higher ones to connections"
-    monkeypatch.setattr(address, "_UNASSIGNED", range(port, port + 1))
-    with socket.create_server(("localhost", port)), pytest.raises(AddressError, match=f"from {port} to {port} is free"):
-        unused_port()
-    assert unused_port() == port
+def test_a_server_that_starts_later_gets_a_port_that_systems_assign_to_no_connection():
+    assert 20_000 <= unused_port() < 30_000
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
     path = tmp_path / "precious"
     path.write_text("data")
     with pytest.raises(AddressError, match="isn't a socket"):
-        clear_stale_socket(str(path))
+        check_free(parse_address(f"unix:{path}"))
     assert path.read_text() == "data"

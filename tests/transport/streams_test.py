@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seed_rl.transport import messages, protocol, server
-from seed_rl.transport.client import Disconnected, Rejected, RunOver
+from seed_rl.transport.client import Disconnected, RunOver
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.protocol import MEMORY_ACCEPTED, Opening
 from seed_rl.transport.shared_memory import OfferedMemory
@@ -71,9 +71,7 @@ def test_numbers_about_episodes_come_with_their_environments(house, share_memory
     ("change", "sentence"),
     [
         (lambda message: message[:-1], "expected a payload of 44 bytes, got 43"),
-        (lambda message: message + b"?", "expected a payload of 44 bytes, got 45"),
         (lambda message: message + messages.episode_numbers([(2, "x", 1.0)]), "environment 0 .. 1, got env: 2"),
-        (lambda message: message + b"\x12\xff", "expected a StepRequest, got 2 bytes"),
     ],
 )
 def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
@@ -93,22 +91,15 @@ def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
     assert good.step(peers.output(2)).tolist() == [6, 7]
 
 
-@pytest.mark.parametrize(
-    ("reward", "message", "sentence"),
-    [
-        (np.nan, b"", "reward must be finite, got nan in environment 0"),
-        (0, bytes(44), "expected an empty message for a step in shared memory, got 44 bytes"),
-    ],
-)
-def test_steps_in_shared_memory_are_checked_like_those_in_messages(house, reward, message, sentence):
+def test_steps_in_shared_memory_are_checked_like_those_in_messages(house):
     house.serve()
     memory = OfferedMemory(StepCodec(peers.SPEC, 2).payload_bytes)
     lease = house.connect().join("run", peers.SPEC, [2], timeout=within(5))
-    step = peers.output(2)._replace(reward=np.full(2, reward, np.float32))
+    step = peers.output(2)._replace(reward=np.full(2, np.nan, np.float32))
     StepCodec(peers.SPEC, 2, memory=memory.step).encode_step(step)
-    call = house.act(Opening(lease.session, 0, memory.offer), message)
+    call = house.act(Opening(lease.session, 0, memory.offer), b"")
     assert MEMORY_ACCEPTED in call.initial_metadata()
-    with pytest.raises(grpc.RpcError, match=sentence):
+    with pytest.raises(grpc.RpcError, match="reward must be finite, got nan in environment 0"):
         next(call)
     memory.close()
 
@@ -163,7 +154,7 @@ def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):
 
 
 def test_a_connection_that_has_reached_its_age_takes_no_more_calls_and_keeps_its_streams(house, monkeypatch):
-    monkeypatch.setattr(protocol, "_AGE_MILLISECONDS", 500)
+    monkeypatch.setattr(protocol, "AGE_SECONDS", 0.5)
     learner = house.serve("127.0.0.1:0")
     client = house.connect(learner.address)
     _, (stream,) = house.streams(client, [2])
@@ -174,34 +165,6 @@ def test_a_connection_that_has_reached_its_age_takes_no_more_calls_and_keeps_its
     assert stream.step(peers.output(2)).tolist() == [4, 5]
     assert client.describe(timeout=within(5)) == peers.SETTINGS
     assert learner.service.closed.empty()
-
-
-def test_pings_without_a_reason_end_their_connection(house):
-    learner = house.serve("127.0.0.1:0")
-    with http2.connect(learner.address) as connection:
-        http2.begin(connection)
-        connection.sendall(http2.frame(http2.PING, 0, 0, bytes(8)) * 20)
-        assert http2.receives(connection, b"too_many_pings")
-    assert house.connect(learner.address).describe(timeout=within(5)) == peers.SETTINGS
-
-
-def test_an_output_that_does_not_fit_is_not_sent(house):
-    learner = house.serve()
-    _, (stream,) = house.streams(house.connect(), [2])
-    with pytest.raises(Rejected, match=r"expected observation int32\[2, 4\], got int32\[3, 4\]"):
-        stream.step(peers.output(2)._replace(observation=peers.output(3).observation))
-    assert learner.service.steps == []
-
-
-def test_an_answer_of_the_wrong_size_is_the_learners_fault(house, caplog):
-    learner = house.serve()
-    _, (stream,) = house.streams(house.connect(), [2])
-    held, result = house.hold(learner, stream, 2)
-    held.answer(np.zeros(3, np.int32))
-    error = result.exception(timeout=within(5))
-    assert isinstance(error, Disconnected)
-    assert "the learner failed" in str(error)
-    assert "expected actions int32[2], got int32[3]" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -249,15 +212,8 @@ def test_closing_the_client_ends_everything(house):
     client.close()
 
 
-def test_closing_the_client_ends_a_call_that_waits_for_a_learner(house):
-    client = house.connect()
-    result = house.threads.submit(client.describe, 60.0)
-    client.close()
-    assert isinstance(result.exception(timeout=within(5)), Disconnected)
-
-
 def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_step(house, monkeypatch):
-    monkeypatch.setattr(server, "_SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(server, "SILENCE_SECONDS", 0.5)
     learner = house.serve()
     _, (silent, waiting) = house.streams(house.connect(), [1, 1])
     held, result = house.hold(learner, waiting, 1)
@@ -282,21 +238,6 @@ def test_an_actor_that_is_killed_is_noticed_and_its_memory_outlives_it(house):
     assert learner.service.closed.empty()
     _, _, output = learner.service.steps[-1]
     assert output.observation.tolist() == peers.output(2).observation.tolist()
-
-
-def test_a_learner_that_is_killed_is_noticed_and_comes_back_on_its_address(house):
-    learner = house.run("learn", house.path)
-    client = house.connect(learner.line)
-    _, (stream,) = house.streams(client, [2])
-    assert stream.step(peers.output(2)).tolist() == [4, 5]
-    learner.process.kill()
-    learner.process.wait()
-    with pytest.raises(Disconnected):
-        stream.step(peers.output(2))
-    assert house.run("learn", learner.line).line == learner.line
-    client.describe(timeout=within(10))
-    _, (stream,) = house.streams(client, [2])
-    assert stream.step(peers.output(2)).tolist() == [4, 5]
 
 
 def test_a_fault_of_the_service_at_the_end_of_a_stream_leaves_the_others_alone(house, caplog):

@@ -16,7 +16,8 @@ from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import counted, duration
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ActorFailed
-from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
+from seed_rl.runs.local_actors import ELSEWHERE, PROCESSES
+from seed_rl.runs.run import Run
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.weights.checkpoints import CheckpointError
 

@@ -10,7 +10,8 @@ from importlib.metadata import entry_points
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import RUN_OPTIONS, RunOption, UsageError
-from seed_rl.runs.run import ELSEWHERE, Run
+from seed_rl.runs.local_actors import ELSEWHERE
+from seed_rl.runs.run import Run
 from seed_rl.transport.address import Address, parse_address
 from seed_rl.transport.credentials import ClientSecurity
 

@@ -8,8 +8,8 @@ from seed_rl.experiment import ConfigError, config_files
 from seed_rl.extras.hosts.collectives import Link, common_settings
 from seed_rl.extras.hosts.hosts import HostLost, Hosts
 from tests.extras.hosts.collectives_process import updates
-from tests.support import zygote
 from tests.support.ports import free_addresses
+from tests.support.processes import run_module
 
 OTHERS = ("Actors.num_actors = 3", "Logs.metrics_interval_s = 1", "Experiment.batch_size = 32", "VTrace.hidden = 8")
 THREE = ("localhost:1", "localhost:2", "localhost:3")
@@ -76,7 +76,7 @@ def test_other_errors_are_not_taken_for_a_lost_host():
 def found(tmp_path_factory):
     """The arrays that each host of `collectives_process` saved."""
     directory = tmp_path_factory.mktemp("hosts")
-    zygote.run([directory, *free_addresses(2)], module="tests.extras.hosts.collectives_process")
+    run_module("tests.extras.hosts.collectives_process", directory, *free_addresses(2))
     return [dict(np.load(directory / f"host-{index}.npz")) for index in range(2)]
 
 
