@@ -69,6 +69,9 @@ class Agent(abc.ABC):
     """Steps that an unroll shares with the previous one of its environment, at least 1."""
     behaviour_spec: Any = ()
     """Nest of `tf.TensorSpec` that describes `ActOutput.behaviour`, without batch axis."""
+    initial_priorities: Callable[[Unroll], tf.Tensor] | None = None
+    """Method that returns the priorities, float32 [B], with which unrolls [L, B, ...] enter a replay, from the stored
+    behaviour: `initial_state` and `env_output.observation` are (). None: they enter with the largest one in it."""
 
     @property
     @abc.abstractmethod
@@ -114,16 +117,6 @@ class Agent(abc.ABC):
           importance_weights: float32 [B]: weights of sequences from a prioritized replay; otherwise ones.
           seed: int32 [2], different for every optimizer step and replica; the only source of randomness.
         """
-
-    def initial_priorities(self, unroll: Unroll) -> tf.Tensor | None:
-        """The priorities with which unrolls enter a replay, float32 [B]; by default None: the largest one in it.
-
-        They are computed from the stored behaviour, without running the network again.
-
-        Args:
-          unroll: time-major [L, B, ...], with `initial_state` and `env_output.observation` replaced by ().
-        """
-        return None
 
     def moments(self, unroll: Unroll) -> Any:
         """The contribution of a batch [L, B, ...] to running statistics, such as those in `networks.normalisation`.
@@ -176,11 +169,6 @@ class Agent(abc.ABC):
     def length(self) -> int:
         """L: steps stored per unroll."""
         return self.unroll_length + self.overlap
-
-    @property
-    def trainable_variables(self) -> list[Any]:
-        """The variables of all groups."""
-        return [variable for group in self.groups.values() for variable in group.variables]
 
     @property
     def step_spec(self) -> Unroll:

@@ -40,7 +40,7 @@ class Counters:
     """Agent steps before an environment's first unroll began; in earlier starts of the run."""
 
 
-class Taken:
+class StepCounter:
     """Counts the agent steps that a source has taken from acting, each once, however often it is replayed."""
 
     def __init__(self, source: Source, experiment: Experiment, learners: int):

@@ -64,7 +64,9 @@ def test_acts_and_learns_from_the_same_policy(config, spec):
         output = agent.loss(with_targets(agent, unroll), tf.ones([3]))
     assert output.losses.keys() == agent.groups.keys() == {"model"}
     assert float(output.losses["model"]) == float(output.metrics["loss/total"])
-    for gradient in tape.gradient(output.metrics["loss/total"], [weight.value for weight in agent.trainable_variables]):
+    for gradient in tape.gradient(
+        output.metrics["loss/total"], [weight.value for weight in agent.model.trainable_variables]
+    ):
         assert gradient is not None, "every weight takes part in the loss"
         assert np.isfinite(gradient).all()
 
@@ -224,7 +226,7 @@ def test_the_gradients_of_repeated_words_are_added_up():
     unroll = unroll._replace(env_output=unroll.env_output._replace(observation=words))
     with tf.GradientTape() as tape:
         loss = agent.loss(unroll, tf.ones([3])).losses["model"]
-    gradients = tape.gradient(loss, [weight.value for weight in agent.trainable_variables])
+    gradients = tape.gradient(loss, [weight.value for weight in agent.model.trainable_variables])
     expected = tf.linalg.global_norm([tf.convert_to_tensor(gradient) for gradient in gradients])
     metrics = TrainStep(agent, Optimizer(learning_rate=0.001))(unroll, 0.0, np.ones(3)).metrics
     assert metrics["gradient_norm"] == pytest.approx(float(expected), rel=1e-4)

@@ -60,7 +60,7 @@ def test_environments_that_an_agent_cannot_act_in_are_named(agent, action, kind)
 def test_the_seed_draws_the_weights(config, action):
     def kernels(seed):
         agent = config.build(EnvSpec(NUMBERS, action), num_training_envs=1, seed=seed)
-        return [v.numpy() for v in agent.trainable_variables if len(v.shape) > 1 and np.any(v)]
+        return [v.numpy() for v in agent.model.trainable_variables if len(v.shape) > 1 and np.any(v)]
 
     for first, again, other in zip(kernels(1), kernels(1), kernels(2), strict=True):
         np.testing.assert_array_equal(first, again)

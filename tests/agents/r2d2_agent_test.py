@@ -83,7 +83,7 @@ def q_of(model, unroll):
 def gradients_of_loss(agent, unroll):
     with tf.GradientTape() as tape:
         loss = agent.loss(unroll, tf.constant(WEIGHTS)).losses["model"]
-    return tape.gradient(loss, [weight.value for weight in agent.trainable_variables])
+    return tape.gradient(loss, [weight.value for weight in agent.model.trainable_variables])
 
 
 @pytest.mark.parametrize(("changed", "spec"), VARIANTS, ids=["lstm", "numbers", "deep", "bfloat16", "quantiles"])
@@ -145,7 +145,7 @@ def test_weights_learn_nothing_from_the_burn_in():
 def test_a_checkpoint_holds_both_networks_and_the_optimizer_gets_one():
     agent = build(apart=True)
     online, target = agent.model.variables, target_weights(agent)
-    assert list(map(id, agent.trainable_variables)) == list(map(id, online))
+    assert list(map(id, agent.model.trainable_variables)) == list(map(id, online))
     assert list(map(id, agent.variables)) == list(map(id, [*online, *target]))
     assert not set(map(id, online)) & set(map(id, target))
 

@@ -15,7 +15,7 @@ def test_every_shipped_config_builds_its_agent_and_comes_back_from_a_log_directo
     loaded = config_files.load([name])
     agent = loaded.build_agent()
     assert agent.length == agent.unroll_length + agent.overlap
-    assert len(agent.trainable_variables) > 0
+    assert len(agent.model.trainable_variables) > 0
     changed = dataclasses.replace(loaded, batch_size=2 * loaded.batch_size)  # not known to gin
     config_files.save_config(changed, str(tmp_path))
     assert config_files.load([str(tmp_path / "config.gin")]) == saved_config.load_saved(str(tmp_path)) == changed

@@ -28,7 +28,7 @@ SIZES = Sizes.of(EXPERIMENT, AGENT)
 
 
 class RewardPriorities:
-    """Stands for the agent: an unroll's initial priority is the reward of its step 0 over `divisor`, if any."""
+    """Stands for an agent: an unroll's initial priority is the reward of its step 0 over `divisor`."""
 
     def __init__(self, divisor):
         self.divisor = divisor
@@ -36,7 +36,7 @@ class RewardPriorities:
     def initial_priorities(self, unroll):
         assert unroll.env_output.observation == ()
         assert unroll.initial_state == ()
-        return unroll.env_output.reward[0] / self.divisor if self.divisor is not None else None
+        return unroll.env_output.reward[0] / self.divisor
 
 
 class Rig:
@@ -52,7 +52,8 @@ class Rig:
         self.produced = 0
         self._write = tf.function(self.store.write, autograph=False)
         unrolls, read = Unrolls(self.store, self.pool, self.queue), whole_reader(self.store)
-        self.source = new_source(unrolls, read, sizes, RewardPriorities(divisor), replay, seed=0)
+        agent = AGENT if divisor is None else RewardPriorities(divisor)
+        self.source = new_source(unrolls, read, sizes, agent, replay, seed=0)
 
     def produce(self, count=1):
         for _ in range(count):
