@@ -14,7 +14,7 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.rl import masks
 from seed_rl.rl.exploration import Holding
 from seed_rl.rl.vtrace import lambda_returns
-from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec, bounds_of
 from tests.support.experience import (
     CHOICES,
     FORCES,
@@ -38,13 +38,6 @@ VARIANTS = [
     (dataclasses.replace(RECURRENT, value_norm=True), EnvSpec(NUMBERS, CHOICES)),
 ]
 """Configs with the environments that they act in."""
-
-
-def bounds_of(action):
-    """The least and the greatest action."""
-    if isinstance(action, ContinuousSpec):
-        return np.array(action.low), np.array(action.high)
-    return np.array(0), np.array(action.n) - 1
 
 
 @pytest.mark.parametrize(("config", "spec"), VARIANTS, ids=["shallow", "deep", "clipped ratio", "ppo", "recurrent"])

@@ -142,27 +142,6 @@ def test_weights_learn_nothing_from_the_burn_in():
         assert np.abs(t - e).max() > 1e-3, "to learn from those steps, too, would be seen"
 
 
-def test_a_checkpoint_holds_both_networks_and_the_optimizer_gets_one():
-    agent = build(apart=True)
-    online, target = agent.model.variables, target_weights(agent)
-    assert list(map(id, agent.model.trainable_variables)) == list(map(id, online))
-    assert list(map(id, agent.variables)) == list(map(id, [*online, *target]))
-    assert not set(map(id, online)) & set(map(id, target))
-
-
-def test_the_target_network_follows_by_the_settings():
-    agent = dataclasses.replace(SMALL, target_update_rate=0.25).build(SPEC, num_training_envs=B, seed=1)
-    old = values(target_weights(agent))
-    move(agent, seed=1)
-    new = values(agent.model.variables)
-    for update in range(1, SMALL.target_update_period + 1):
-        for actual, value in zip(values(target_weights(agent)), old, strict=True):
-            np.testing.assert_array_equal(actual, value)
-        agent.after_update(update)
-    for actual, before, after in zip(values(target_weights(agent)), old, new, strict=True):
-        np.testing.assert_allclose(actual, before + 0.25 * (after - before), rtol=1e-5, atol=1e-6)
-
-
 def test_initial_priorities_are_computed_from_the_values_recorded_while_acting():
     agent, unroll = build(), acted_unroll(build(), B)
     acted = Behaviour(*np.random.default_rng(0).normal(size=(2, *unroll.action.shape)))  # of no network
