@@ -11,7 +11,7 @@ from seed_rl.inference.acting import Acting
 from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.players import AGENT_ALONE, Players
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.listening import actor_settings
+from seed_rl.learner.actor_server import actor_settings
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import JoinedSource, Source, new_source

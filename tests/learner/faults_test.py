@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
+from seed_rl.learner.actor_server import loading_server
 from seed_rl.learner.building import build_learner
 from seed_rl.learner.learner import PATIENCE
-from seed_rl.learner.listening import loading_server
 from seed_rl.reporting.learning import Diverged
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity

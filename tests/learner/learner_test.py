@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
+from seed_rl.learner.actor_server import loading_server
 from seed_rl.learner.building import build_learner
-from seed_rl.learner.listening import loading_server
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.weights import checkpoints
 
