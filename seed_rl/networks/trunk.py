@@ -97,13 +97,7 @@ class Trunk(keras.layers.Layer):
             if self._is_stacked(spec):
                 (tensor, present), frames = _stack_frames(tensor, env_output.done, before.pop(0))
                 after.append(frames)
-            elif spec.kind == "planes":
-                tensor = unpack_planes(tensor)
-            elif spec.kind == "grid" and name not in self._moments and as_image(spec, self._config):
-                tensor = 255.0 * tf.cast(tensor, tf.float32)
-            if name in self._moments:
-                standardise = self._standardised if spec.kind == "frame" else self._standardise
-                tensor = standardise(name, tensor, present)
+            tensor = self._torso_input(name, spec, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
             with errors_of(f"{type(self._config).__name__}.torso", self._config.torso):
                 features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
@@ -126,6 +120,17 @@ class Trunk(keras.layers.Layer):
         if not self._env_spec.has_mask:
             return None
         return masks.legal_actions(env_output.observation[LEGAL_ACTIONS], choices_of(self._env_spec.action))
+
+    def _torso_input(self, name: str, spec: ArraySpec, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
+        """Return a tensor as its torso takes it: standardised, unpacked, or with the scale of an image."""
+        if name in self._moments:
+            standardise = self._standardised if spec.kind == "frame" else self._standardise
+            return standardise(name, tensor, present)
+        if spec.kind == "planes":
+            return unpack_planes(tensor)
+        if spec.kind == "grid" and as_image(spec, self._config):
+            return 255.0 * tf.cast(tensor, tf.float32)
+        return tensor
 
     def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
         """Standardise a tensor, in the compute dtype: images to a deviation of 255, absent ones in a stack to zero."""
