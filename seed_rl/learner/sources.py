@@ -129,6 +129,7 @@ class ReplaySource(Source):
 
     @tf.function(autograph=False)
     def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor:
+        assert self._agent.initial_priorities is not None
         unroll = self._unrolls.store.read(slots)  # compiled, a copy of what is used only
         env_output = unroll.env_output._replace(observation=())
         return self._agent.initial_priorities(unroll._replace(initial_state=(), env_output=env_output))
