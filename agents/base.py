@@ -69,6 +69,13 @@ class Agent(abc.ABC):
     """Steps that an unroll shares with the previous one of its environment, at least 1."""
     behaviour_spec: Any = ()
     """Nest of `tf.TensorSpec` that describes `ActOutput.behaviour`, without batch axis."""
+    initial_priorities: Callable[[Unroll], tf.Tensor] | None = None
+    """Method that returns the priorities, float32 [B], with which unrolls [L, B, ...] enter a replay, from the stored
+    behaviour: `initial_state` and `env_output.observation` are (). None: they enter with the largest one in it."""
+    model: Any = None
+    """The Keras model that acts and whose weights are exported; None if there is none."""
+    copies: Sequence[Any] = ()
+    """Variables that `after_update(0)` sets to the values of others; published weights leave them out."""
 
     @property
     @abc.abstractmethod
@@ -94,7 +101,7 @@ class Agent(abc.ABC):
         seed: tf.Tensor,
         greedy: bool | tf.Tensor = False,
     ) -> ActOutput:
-        """Chooses actions. It only reads the weights, has no side effects, and compiles with static shapes.
+        """Choose actions. It only reads the weights, has no side effects, and compiles with static shapes.
 
         Args:
           prev_action: [B, ...].
@@ -115,16 +122,6 @@ class Agent(abc.ABC):
           seed: int32 [2], different for every optimizer step and replica; the only source of randomness.
         """
 
-    def initial_priorities(self, unroll: Unroll) -> tf.Tensor | None:
-        """The priorities with which unrolls enter a replay, float32 [B]; by default None: the largest one in it.
-
-        They are computed from the stored behaviour, without running the network again.
-
-        Args:
-          unroll: time-major [L, B, ...], with `initial_state` and `env_output.observation` replaced by ().
-        """
-        return None
-
     def moments(self, unroll: Unroll) -> Any:
         """The contribution of a batch [L, B, ...] to running statistics, such as those in `networks.normalisation`.
 
@@ -134,7 +131,7 @@ class Agent(abc.ABC):
         return ()
 
     def update_statistics(self, moments: Any, steps: float) -> None:  # noqa: B027 (most agents have none)
-        """Updates the running statistics, before the first optimizer step on a batch.
+        """Update the running statistics, before the first optimizer step on a batch.
 
         Args:
           moments: the batch's `moments`, averaged over training devices. The first batch is passed twice.
@@ -163,24 +160,9 @@ class Agent(abc.ABC):
         """Called after learner update number `learner_updates` (from 1)."""
 
     @property
-    def model(self) -> Any:
-        """The Keras model that acts and whose weights are exported; None if there is none."""
-        return None
-
-    @property
-    def copies(self) -> Sequence[Any]:
-        """Variables that `after_update(0)` sets to the values of others; published weights leave them out."""
-        return ()
-
-    @property
     def length(self) -> int:
         """L: steps stored per unroll."""
         return self.unroll_length + self.overlap
-
-    @property
-    def trainable_variables(self) -> list[Any]:
-        """The variables of all groups."""
-        return [variable for group in self.groups.values() for variable in group.variables]
 
     @property
     def step_spec(self) -> Unroll:
@@ -214,26 +196,22 @@ class ModelAgent(Agent):
     """
 
     def __init__(self, model: keras.Model, env_spec: EnvSpec, unroll_length: int, overlap: int = 1):
-        """Creates the weights of the model by a call on a step of zeros; see `Agent` for the other arguments."""
+        """Create the weights of the model by a call on a step of zeros; see `Agent` for the other arguments."""
         self.env_spec = env_spec
         self.unroll_length = unroll_length
         self.overlap = overlap
-        self._model = create_weights(model, env_spec)
-
-    @property
-    def model(self) -> keras.Model:
-        return self._model
+        self.model = create_weights(model, env_spec)
 
     @property
     def variables(self) -> Sequence[Any]:
-        return self._model.variables
+        return self.model.variables
 
     @property
     def groups(self) -> Mapping[str, VariableGroup]:
-        return {"model": VariableGroup(self._model.trainable_variables)}
+        return {"model": VariableGroup(self.model.trainable_variables)}
 
     def initial_state(self, batch_size: int) -> Any:
-        return self._model.initial_state(batch_size)
+        return self.model.initial_state(batch_size)
 
     def act(
         self,
@@ -245,7 +223,7 @@ class ModelAgent(Agent):
         greedy: bool | tf.Tensor = False,
     ) -> ActOutput:
         prev_action, env_output = tf.nest.map_structure(lambda t: t[None], (prev_action, env_output))  # T = 1
-        outputs, state = self._model(prev_action, env_output, state)
+        outputs, state = self.model(prev_action, env_output, state)
         outputs = tf.nest.map_structure(lambda t: t[0], outputs)
         action, behaviour = self.decide(outputs, env_ids, seed, greedy is True)
         if not isinstance(greedy, bool):
@@ -254,7 +232,7 @@ class ModelAgent(Agent):
         return ActOutput(action, behaviour, state)
 
     def update_statistics(self, moments: Any, steps: float) -> None:
-        self._model.update_statistics(moments, steps)
+        self.model.update_statistics(moments, steps)
 
     @abc.abstractmethod
     def decide(self, outputs: Any, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:
@@ -262,7 +240,7 @@ class ModelAgent(Agent):
 
 
 def create_weights(model: Any, env_spec: EnvSpec) -> Any:
-    """Creates the weights of a model as used by `ModelAgent` by calling it on zeros (T = B = 1); returns the model."""
+    """Create the weights of a model as used by `ModelAgent` by calling it on zeros (T = B = 1); return the model."""
     action = env_spec.action.tensor
     tensors = {name: tf.zeros([1, 1, *spec.shape], spec.dtype) for name, spec in env_spec.observation_tensors()}
     observation: Any = tensors.get("", tensors)

@@ -49,7 +49,7 @@ class AgentConfig(Settings):
         return self
 
     def check(self, env_spec: EnvSpec) -> None:
-        """Checks that the agent supports the environments' actions, without importing TensorFlow.
+        """Check that the agent supports the environments' actions, without importing TensorFlow.
 
         Raises:
           CannotAct: it does not.
@@ -61,7 +61,7 @@ class AgentConfig(Settings):
             )
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
-        """Builds the agent, by default from these settings and the arguments with the `agent_class`.
+        """Build the agent, by default from these settings and the arguments with the `agent_class`.
 
         Args:
           env_spec: observations and actions of the environments.

@@ -18,6 +18,6 @@ class FallingEpsilon:
         return self.variable.value
 
     def after_update(self, learner_updates: int) -> None:
-        """Sets the probability that holds after learner update number `learner_updates` (from 1)."""
+        """Set the probability that holds after learner update number `learner_updates` (from 1)."""
         done = min(learner_updates / self._updates, 1.0)
         self.variable.assign(self._start + done * (self._end - self._start))

@@ -15,7 +15,7 @@ from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.extras.planning.measuring import acting_of
-from seed_rl.learner.assembly import assemble
+from seed_rl.learner.collector import build_collector
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.learner.train_step import TrainStep
@@ -70,7 +70,7 @@ class LearnerPart:
         """Compile the act step and the update."""
         self._experiment = experiment
         self._agent = experiment.build_agent()
-        self.service, [self._acting], self._source, _ = assemble(
+        self.service, [self._acting], self._source, _ = build_collector(
             experiment, self._agent, experiment.seed, Replicas(experiment)
         )
         self._acting.act_step.warm_up()

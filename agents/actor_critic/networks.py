@@ -60,6 +60,6 @@ class ActorCritic(TrunkModel):
         return Moments(self.trunk.moments(env_output), self.baseline.moments(value_targets, last_t))
 
     def update_statistics(self, moments: Moments, steps: float) -> None:
-        """Updates the running statistics of observations and value targets."""
+        """Update the running statistics of observations and value targets."""
         super().update_statistics(moments.observations, steps)
         self.baseline.update(moments.value_targets, steps)

@@ -50,15 +50,13 @@ class R2D2Agent(ModelAgent):
         super().__init__(network(), env_spec, config.unroll_length, overlap=config.burn_in + 1)
         frozen = create_weights(network(), env_spec)
         self._target = TargetNetwork(self.model, frozen, config.target_update_period, config.target_update_rate)
+        if config.target_update_rate == 1:
+            self.copies = frozen.variables
 
     @property
     def variables(self) -> Sequence[Any]:
         own = [self._least_epsilon.variable] if self._least_epsilon else []
         return [*self.model.variables, *self._target.model.variables, *own]
-
-    @property
-    def copies(self) -> Sequence[Any]:
-        return self._target.model.variables if self._config.target_update_rate == 1 else ()
 
     def decide(
         self, outputs: tf.Tensor, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool

@@ -20,7 +20,7 @@ class Actor(TrunkModel):
         self._head = _head(config, num_parameters, "policy")
 
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
-        """Maps features [T, B, F] to policy parameters."""
+        """Map features [T, B, F] to policy parameters."""
         return _through(self._head, features)
 
 
@@ -33,7 +33,7 @@ class Critics(keras.Model):
         self._heads = [_head(config, 1, f"q_{index}") for index in range(2)]
 
     def build(self, *shapes: Any) -> None:
-        """Does nothing: each layer is built on first use."""
+        """Do nothing: each layer is built on first use."""
 
     def features(self, unroll: Unroll) -> tf.Tensor:
         """The features of the states in an unroll [T, B, ...]: float32 [T, B, F]."""

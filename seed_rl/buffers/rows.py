@@ -38,7 +38,7 @@ class Rows:
         return sum(map(nbytes, self.variables))
 
     def gather(self, indices: Any) -> Any:
-        """Copies rows by their `indices` on the first axis, int [n]: nest of [n, ...]."""
+        """Copy rows by their `indices` on the first axis, int [n]: nest of [n, ...]."""
 
         def rows(spec: tf.TensorSpec, variable: tf.Variable) -> tf.Tensor:
             return _unheld(tf.gather(variable, indices), spec)
@@ -46,7 +46,7 @@ class Rows:
         return tf.nest.map_structure(rows, self.specs, self._variables)
 
     def scatter(self, indices: Any, values: Any) -> None:
-        """Writes rows in place.
+        """Write rows in place.
 
         Args:
           indices: int [n, axes]: positions along the first `axes` leading axes.
@@ -73,7 +73,7 @@ def nbytes(tensor: Any) -> int:
 
 
 def _held(values: Any, spec: tf.TensorSpec) -> tf.Tensor:
-    """Converts values [n, ..., *spec.shape] to their stored form; raises ValueError for tensors of another dtype."""
+    """Convert values [n, ..., *spec.shape] to their stored form; raise ValueError for tensors of another dtype."""
     held = held_as(spec)
     values = _as(tf.convert_to_tensor(values, spec.dtype), held.dtype)
     if spec.shape.rank < 2:
@@ -85,7 +85,7 @@ def _held(values: Any, spec: tf.TensorSpec) -> tf.Tensor:
 
 
 def _unheld(held: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
-    """Converts the stored form back to values [n, ..., *spec.shape]."""
+    """Convert the stored form back to values [n, ..., *spec.shape]."""
     if spec.shape.rank < 2:
         return _as(held, spec.dtype)
     leading = _leading(held, 2)

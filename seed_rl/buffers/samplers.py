@@ -77,7 +77,7 @@ class Sampler(abc.ABC):
         return float(self._priorities.max()) if self._size else 1.0
 
     def insert(self, slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
-        """Adds finished sequences, oldest first.
+        """Add finished sequences, oldest first.
 
         Args:
           slots: int32 [n], different ones that are not inside, n <= `capacity`.
@@ -106,10 +106,10 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, count: int) -> Sample:
-        """Draws `count` of the sequences inside, at least one, independently with replacement."""
+        """Draw `count` of the sequences inside, at least one, independently with replacement."""
 
     def update(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Sets new priorities of sequences inside.
+        """Set new priorities of sequences inside.
 
         Args:
           slots: int32 [n], all inside; if a slot is repeated, its last priority counts.
@@ -140,7 +140,7 @@ class Sampler(abc.ABC):
         }
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replaces the content with the result of `get_state` of a sampler, whose capacity may have been different.
+        """Replace the content with the result of `get_state` of a sampler, whose capacity may have been different.
 
         Raises:
           ValueError: the state is not that of a sampler, or does not fit into this one.
@@ -163,7 +163,7 @@ class Sampler(abc.ABC):
         return (self._oldest + ranks) % self.capacity
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Stores the priorities of `slots`, float64 [n]; zero for slots that are no longer inside."""
+        """Store the priorities of `slots`, float64 [n]; zero for slots that are no longer inside."""
         self._priorities[slots] = priorities
 
     def _check_new(self, slots: np.ndarray) -> None:

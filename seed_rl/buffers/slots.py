@@ -23,7 +23,7 @@ class SlotPool:
         return len(self._free)
 
     def acquire(self, count: int, version: int = 0) -> np.ndarray:
-        """Takes `count` free slots, int32 [count], for unrolls that begin after `version` learner updates.
+        """Take `count` free slots, int32 [count], for unrolls that begin after `version` learner updates.
 
         Raises:
           RuntimeError: fewer are free; the store is sized so that back-pressure prevents this.
@@ -37,7 +37,7 @@ class SlotPool:
         return slots
 
     def release(self, slots: np.ndarray) -> None:
-        """Returns slots to the pool."""
+        """Return slots to the pool."""
         with self._lock:
             self._free.extend(slots.tolist())
 
@@ -65,19 +65,19 @@ class UnrollQueue:
         return len(self) / self.capacity
 
     def wait_for_room(self) -> bool:
-        """Blocks until fewer than `capacity` unrolls are queued; returns False if the queue is closed."""
+        """Block until fewer than `capacity` unrolls are queued; return False if the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._slots) < self.capacity)
             return not self._closed
 
     def put(self, slots: np.ndarray) -> None:
-        """Appends finished unrolls."""
+        """Append finished unrolls."""
         with self._changed:
             self._slots.extend(slots.tolist())
             self._changed.notify_all()
 
     def take(self, count: int, timeout: float) -> np.ndarray | None:
-        """Removes the `count` oldest unrolls.
+        """Remove the `count` oldest unrolls.
 
         Returns:
           int32 [count]; None if too few arrive within `timeout` seconds or the queue is closed.
@@ -94,12 +94,12 @@ class UnrollQueue:
             return slots
 
     def wait_for_demand(self) -> None:
-        """Blocks until `take` waits for more unrolls than are queued, or the queue is closed."""
+        """Block until `take` waits for more unrolls than are queued, or the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._slots) < self._demand)
 
     def close(self) -> None:
-        """Closes the queue for good and wakes all waiting threads."""
+        """Close the queue for good and wake all waiting threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -14,7 +14,7 @@ _UNROLLS = "unrolls/"  # what names of their arrays begin with
 
 
 def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes named arrays and the unrolls in `slots` of a store, int32 [n], to an archive, in this order.
+    """Write named arrays and the unrolls in `slots` of a store, int32 [n], to an archive, in this order.
 
     The other slots of the store may be written to meanwhile.
     """
@@ -32,7 +32,7 @@ def arrays_of(snapshot: Archive) -> dict[str, np.ndarray]:
 
 
 def read_unrolls(snapshot: Archive, store: UnrollStore, slots: np.ndarray) -> None:
-    """Reads the unrolls of a snapshot into `slots` of a store, int32 [n], in the order in which they were written.
+    """Read the unrolls of a snapshot into `slots` of a store, int32 [n], in the order in which they were written.
 
     Raises:
       ValueError: the unrolls can't be read, have the wrong shapes, or do not fit into the slots.
@@ -47,6 +47,6 @@ def read_unrolls(snapshot: Archive, store: UnrollStore, slots: np.ndarray) -> No
 
 
 def _pieces(slots: np.ndarray, nbytes_each: int) -> list[np.ndarray]:
-    """Splits slots into groups whose unrolls take at most `PIECE_BYTES`."""
+    """Split slots into groups whose unrolls take at most `PIECE_BYTES`."""
     step = max(1, PIECE_BYTES // nbytes_each)
     return [slots[begin : begin + step] for begin in range(0, len(slots), step)]

@@ -22,7 +22,7 @@ class SumTree:
         return float(self._nodes[1])
 
     def set(self, indices: np.ndarray, values: np.ndarray) -> None:
-        """Replaces numbers.
+        """Replace numbers.
 
         Args:
           indices: int [n]; if an index is repeated, its last value counts.

@@ -36,7 +36,7 @@ class UnrollStore:
     """
 
     def __init__(self, step_spec: Unroll, length: int, num_slots: int, device: str = ""):
-        """Allocates the store for steps of `Agent.step_spec`; an empty name stands for TensorFlow's default device."""
+        """Allocate the store for steps of `Agent.step_spec`; an empty name stands for TensorFlow's default device."""
         self.length = length
         self.num_slots = num_slots
         self.device = device
@@ -63,7 +63,7 @@ class UnrollStore:
         return self.nbytes // (self.num_slots + 1)
 
     def write(self, writes: StepWrites, step: Unroll) -> None:
-        """Stores one step of each of B environments, fields [B, ...]. Called within the compiled act step.
+        """Store one step of each of B environments, fields [B, ...]. Called within the compiled act step.
 
         `step.initial_state` is the state before this step.
         """
@@ -75,7 +75,7 @@ class UnrollStore:
 
     @tf.function(autograph=False)
     def read(self, slots: tf.Tensor) -> Unroll:
-        """Copies the unrolls in `slots`, int32 [B]: time-major [L, B, ...], `initial_state` [B, ...]."""
+        """Copy the unrolls in `slots`, int32 [B]: time-major [L, B, ...], `initial_state` [B, ...]."""
         with tf.device(self.device):
             unroll = tf.nest.map_structure(_time_major, self._steps.gather(slots))
             return unroll._replace(initial_state=self._states.gather(slots))
@@ -86,7 +86,7 @@ class UnrollStore:
         return [tensor.numpy() for tensor in tf.nest.flatten(nest)]
 
     def set_rows(self, slots: np.ndarray, rows: Sequence[np.ndarray]) -> None:
-        """Writes back the arrays of `get_rows`.
+        """Write back the arrays of `get_rows`.
 
         Raises:
           ValueError: the number, shape or dtype of the arrays is wrong.

@@ -124,7 +124,7 @@ class Devices(Settings):
     """Devices of a learner process, by TensorFlow name (`GPU:0`, `TPU:3`, `CPU:0`).
 
     By default a single device does everything. Of several accelerators, the first ones act, and as many of the others
-    train as divide the batch evenly (see `learner.split`).
+    train as divide the batch evenly (see `learner.device_split`).
     """
 
     training: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ import numpy as np
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.players import AGENT_ALONE
-from seed_rl.learner.assembly import assemble
+from seed_rl.learner.collector import build_collector
 from seed_rl.learner.learner import Learner
 from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.learner.progress import Progress
@@ -73,10 +73,10 @@ def build_learner(
 
     order.began(counters.learner_updates, counters.env_frames, variables)
     seed = _seed(experiment.seed, counters.learner_updates, peers.index)
-    assembly = assemble(experiment, agent, seed, replicas, order, players)
-    assembly.refresh(counters.learner_updates, counters.env_frames)
-    progress.attach(assembly.service)
-    saver.attach(assembly.source.snapshot, restored_from is not None, order)
+    collector = build_collector(experiment, agent, seed, replicas, order, players)
+    collector.refresh_weights(counters.learner_updates, counters.env_frames)
+    progress.attach(collector.service)
+    saver.attach(collector.source.snapshot, restored_from is not None, order)
     return Learner(
         experiment=experiment,
         logdir=logdir,
@@ -86,7 +86,7 @@ def build_learner(
         variables=variables,
         progress=progress,
         saver=saver,
-        assembly=assembly,
+        collector=collector,
         server=server,
         peers=peers,
         order=order,

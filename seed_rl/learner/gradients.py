@@ -10,7 +10,7 @@ from seed_rl.system import devices
 from seed_rl.types import Unroll
 
 
-class Outcome(NamedTuple):
+class LossGradients(NamedTuple):
     """Gradients and metrics of a minibatch, equal on all devices and peers, and the priorities of its sequences."""
 
     gradients: dict[str, list[tf.Tensor]]
@@ -33,7 +33,7 @@ class Gradients:
         self._replicas = strategy.num_replicas_in_sync
         self._peers = peers
 
-    def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> Outcome:
+    def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
         """Differentiate a minibatch; called in a compiled function.
 
         Args:
@@ -43,37 +43,37 @@ class Gradients:
           seed: int32 [2], to which each replica adds its number.
         """
         local = self._strategy.experimental_local_results
-        outcome = self._strategy.run(self._on_replica, (unroll, weights, columns, seed))
-        gradients = outcome.gradients
-        first = tf.nest.map_structure(lambda value: local(value)[0], outcome)
+        result = self._strategy.run(self._on_replica, (unroll, weights, columns, seed))
+        gradients = result.gradients
+        first = tf.nest.map_structure(lambda value: local(value)[0], result)
         means, maxima = first.means, first.maxima
         if self._peers.count > 1:
             gradients, means = self._peers.mean((first.gradients, means))
             maxima = self._peers.maximum(maxima)
-        return Outcome(gradients, means, maxima, tf.concat(local(outcome.priorities), axis=0))
+        return LossGradients(gradients, means, maxima, tf.concat(local(result.priorities), axis=0))
 
-    def _on_replica(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> Outcome:
-        """Return the outcome over all replicas of this learner, with the priorities of this replica's sequences."""
+    def _on_replica(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
+        """Return the averages over all replicas of this learner, with the priorities of this replica's sequences."""
         context = tf.distribute.get_replica_context()
         replica = context.replica_id_in_sync_group
         # TPUStrategy compiles everything it runs.
         compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
         own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
-        outcome = differentiate(unroll, own_weights, columns, seed + replica)
+        result = differentiate(unroll, own_weights, columns, seed + replica)
         if self._replicas == 1:
-            return outcome
-        stacked = tf.stack([*outcome.means.values()])  # a single tensor to reduce over devices
-        gradients, means = context.all_reduce("mean", (outcome.gradients, stacked))
-        maxima = outcome.maxima
+            return result
+        stacked = tf.stack([*result.means.values()])  # a single tensor to reduce over devices
+        gradients, means = context.all_reduce("mean", (result.gradients, stacked))
+        maxima = result.maxima
         if maxima:
             found = tf.reduce_max(context.all_gather(tf.stack([*maxima.values()])[None], axis=0), axis=0)
             maxima = dict(zip(maxima, tf.unstack(found, len(maxima)), strict=True))
-        means = dict(zip(outcome.means, tf.unstack(means), strict=True))
-        return Outcome(gradients, means, maxima, outcome.priorities)
+        means = dict(zip(result.means, tf.unstack(means), strict=True))
+        return LossGradients(gradients, means, maxima, result.priorities)
 
-    def _differentiate(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> Outcome:
-        """Return the outcome of some of a replica's sequences."""
+    def _differentiate(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
+        """Differentiate the losses of some of a replica's sequences."""
         if columns.shape[0] < weights.shape[0]:
             unroll, weights = _minibatch(unroll, columns), tf.gather(weights, columns)
         variables = {
@@ -91,7 +91,7 @@ class Gradients:
             for metrics in (output.metrics, output.maxima)
         )
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
-        return Outcome(gradients, means, maxima, priorities)
+        return LossGradients(gradients, means, maxima, priorities)
 
 
 def _minibatch(unroll: Unroll, columns: tf.Tensor) -> Unroll:

@@ -12,13 +12,14 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import Order
-from seed_rl.learner.assembly import Assembly
+from seed_rl.learner.collector import Collector
 from seed_rl.learner.peers import Peers
-from seed_rl.learner.progress import Counters, Progress, Taken
+from seed_rl.learner.progress import Counters, Progress, StepCounter
 from seed_rl.learner.replicas import Replicas
+from seed_rl.learner.results import UpdateResult
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch
-from seed_rl.learner.train_step import TrainStep, Update
+from seed_rl.learner.train_step import TrainStep
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sink import FurtherSink
@@ -55,7 +56,7 @@ class Learner:
     """Keras variables of agent and optimizers by name."""
     progress: Progress
     saver: Saver
-    assembly: Assembly
+    collector: Collector
     server: ActorServer
     peers: Peers
     order: Order
@@ -64,7 +65,7 @@ class Learner:
     """Path of the checkpoint that the run continues from; None for a new run, and for all peers but the first."""
 
     def __post_init__(self) -> None:
-        self._taken = Taken(self.assembly.source, self.experiment, self.peers.count)
+        self._step_counter = StepCounter(self.collector.source, self.experiment, self.peers.count)
         self._left_out_in_a_row = 0
 
     @property
@@ -79,7 +80,7 @@ class Learner:
 
     def admit(self) -> None:
         """Let actors join. They get their first actions once `train` has compiled."""
-        self.server.service = self.assembly.service
+        self.server.service = self.collector.service
 
     def train(
         self, stop: Stop, on_update: Callable[[], None] = lambda: None
@@ -98,9 +99,9 @@ class Learner:
           CheckpointError: the last checkpoint could not be written.
           RuntimeError: inference failed.
         """
-        for acting in self.assembly.acting:
+        for acting in self.collector.acting:
             acting.warm_up()
-        self.assembly.service.start()
+        self.collector.service.start()
         if self.replicas.shared and self.peers.count == 1:  # while the first batch is collected
             self._warm_up()
         self.saver.begin()
@@ -113,11 +114,11 @@ class Learner:
                         ends = self.order.ended(self.counters.learner_updates, self.counters.env_frames)
                         leave = stop.is_set() or self.finished or ends
                         batch, leave, env_frames, postponed = self.peers.next(
-                            self.assembly.source, leave, self.counters.env_frames
+                            self.collector.source, leave, self.counters.env_frames
                         )
                         if not (leave or postponed):
-                            self._taken.count(self.counters)
-                    self.assembly.service.raise_failure()
+                            self._step_counter.count(self.counters)
+                    self.collector.service.raise_failure()
                     if leave:
                         break
                     if batch is not None and (metrics := self._update(batch, env_frames)):
@@ -136,7 +137,7 @@ class Learner:
         """Compile the update."""
         count = self.experiment.batch_size
         with self.replicas.scope():
-            blank = self.assembly.acting[0].unrolls.store.read(tf.zeros([count], tf.int32))
+            blank = self.collector.acting[0].unrolls.store.read(tf.zeros([count], tf.int32))
             self.train_step.warm_up(blank, count)
 
     def _open_log(self) -> RunLog:
@@ -158,20 +159,20 @@ class Learner:
             with self.peers.explained():
                 update = self.train_step(unroll, progress, batch.importance_weights, seed)
         self._count_left_out(update)
-        self.assembly.source.write_back(update.priorities)
+        self.collector.source.write_back(update.priorities)
         if not update.metrics:
             return {}
         metrics = update.metrics
-        metrics["queue_fill"] = float(np.mean([acting.unrolls.queue.fill for acting in self.assembly.acting]))
+        metrics["queue_fill"] = float(np.mean([acting.unrolls.queue.fill for acting in self.collector.acting]))
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         counters.learner_updates += 1
         counters.optimizer_steps += update.optimizer_steps
         self.agent.after_update(counters.learner_updates)
-        self.assembly.refresh(counters.learner_updates, counters.env_frames)
+        self.collector.refresh_weights(counters.learner_updates, counters.env_frames)
         self.order.learned(counters.learner_updates, self.variables)
         return metrics
 
-    def _count_left_out(self, update: Update) -> None:
+    def _count_left_out(self, update: UpdateResult) -> None:
         self.counters.left_out_steps += update.left_out
         self._left_out_in_a_row = self._left_out_in_a_row + 1 if update.left_out else 0
         if self._left_out_in_a_row == 1:
@@ -180,7 +181,7 @@ class Learner:
             raise Diverged(f"gradients of {PATIENCE} updates in a row were not finite: the weights can't be helped")
 
     def _run_state(self) -> RunState:
-        counters, stats = self.progress.totals(), self.assembly.service.stats
+        counters, stats = self.progress.totals(), self.collector.service.stats
         if not counters["learner_updates"]:  # as long as nothing is learned, rows have the frames of acting
             acted = stats.agent_steps * self.experiment.env.action_repeat
             counters["env_frames"] = max(counters["env_frames"], min(acted, self.experiment.frames_before_update // 2))
@@ -188,14 +189,14 @@ class Learner:
             counters=counters,
             gauges={
                 **self.progress.gauges(),
-                **self.assembly.source.gauges(),
-                "actors": self.assembly.service.membership.actors,
-                "environments": self.assembly.service.membership.leased,
+                **self.collector.source.gauges(),
+                "actors": self.collector.service.membership.actors,
+                "environments": self.collector.service.membership.leased,
             },
             inference=dataclasses.asdict(stats),
         )
 
     def close(self, over: bool = False) -> None:
         """Stop serving and acting, after `admit`. Actors end if the run is `over`, else wait for it to continue."""
-        self.assembly.service.stop()  # first: it answers on the server's streams
+        self.collector.service.stop()  # first: it answers on the server's streams
         self.server.stop(grace=0.5, over=over)

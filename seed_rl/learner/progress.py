@@ -40,7 +40,7 @@ class Counters:
     """Agent steps before an environment's first unroll began; in earlier starts of the run."""
 
 
-class Taken:
+class StepCounter:
     """Counts the agent steps that a source has taken from acting, each once, however often it is replayed."""
 
     def __init__(self, source: Source, experiment: Experiment, learners: int):
@@ -76,7 +76,7 @@ class Progress:
         self._evaluated = 0
 
     def attach(self, service: CentralInference) -> None:
-        """Follows the episodes and counts of this start of the run, except for episodes of opponents."""
+        """Follow the episodes and counts of this start of the run, except for episodes of opponents."""
         self._service = service
 
     def _add_episodes(self) -> None:
@@ -126,7 +126,7 @@ class Progress:
         return {"counters": self.totals(), **windows, **self._players.get_state()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes a state of `get_state`.
+        """Take a state of `get_state`.
 
         Raises:
           KeyError, TypeError, ValueError, OverflowError: it is not one.

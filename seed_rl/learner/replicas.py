@@ -17,8 +17,8 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.learner.device_split import split_devices
 from seed_rl.learner.peers import ALONE, Peers
-from seed_rl.learner.split import split
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 
@@ -35,12 +35,12 @@ class Replicas:
           peers: learners that train together, each on its part of the batch.
 
         Raises:
-          ConfigError: the devices don't exist or don't fit the batch, as in `split`.
+          ConfigError: the devices don't exist or don't fit the batch, as in `split_devices`.
         """
         make_logical_cpus(experiment.devices.logical_cpus)
         self.peers = peers
         available = _available()
-        self.split = split(experiment, available, peers.count)
+        self.split = split_devices(experiment, available, peers.count)
         self.strategy = _strategy(self.split.training, peers)
         self.count = self.strategy.num_replicas_in_sync
         """Training devices."""

@@ -96,8 +96,6 @@ class ReplaySource(Source):
         self._sampler = sampler
         self._agent = agent
         self._config = config
-        self._has_priorities = type(agent).initial_priorities is not Agent.initial_priorities
-        """Whether the agent computes initial priorities, as far as is known."""
         self._drawn = 0
         """Number of batches drawn so far."""
         self._last_slots = np.zeros(0, np.int32)
@@ -123,17 +121,15 @@ class ReplaySource(Source):
         self.taken += len(slots)
 
     def _initial_priorities(self, slots: np.ndarray) -> np.ndarray:
-        if self._has_priorities:  # otherwise without a read
-            padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
-            padded[: len(slots)] = slots
-            priorities = self._compiled_priorities(tf.constant(padded))
-            if priorities is not None:
-                return _usable(priorities.numpy()[: len(slots)])
-            self._has_priorities = False
-        return np.full(len(slots), self._sampler.largest_priority)
+        if self._agent.initial_priorities is None:  # no need to read the unrolls
+            return np.full(len(slots), self._sampler.largest_priority)
+        padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
+        padded[: len(slots)] = slots
+        return _usable(self._compiled_priorities(tf.constant(padded)).numpy()[: len(slots)])
 
     @tf.function(autograph=False)
-    def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor | None:
+    def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor:
+        assert self._agent.initial_priorities is not None
         unroll = self._unrolls.store.read(slots)  # compiled, a copy of what is used only
         env_output = unroll.env_output._replace(observation=())
         return self._agent.initial_priorities(unroll._replace(initial_state=(), env_output=env_output))

@@ -12,9 +12,10 @@ from seed_rl.agents.base import Agent
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.gradients import Gradients
 from seed_rl.learner.group_optimizers import GroupOptimizers
+from seed_rl.learner.minibatches import draw_minibatches, draw_seeds, in_batch_order
 from seed_rl.learner.peers import ALONE, Peers
-from seed_rl.learner.preparation import Preparation
-from seed_rl.learner.update import Report, Update, draw, draw_seeds, in_order, update_of
+from seed_rl.learner.results import StepResult, UpdateResult, update_result
+from seed_rl.learner.running_statistics import RunningStatistics
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 
@@ -49,12 +50,13 @@ class TrainStep:
         self._agent, self._passes, self._minibatches, self._peers = agent, passes, minibatches, peers
         self._replicas = self._strategy.num_replicas_in_sync
         self._optimizers = GroupOptimizers(agent, optimizer, self._strategy)
-        self._prepared = Preparation(agent, self._strategy, peers)
+        self._statistics = RunningStatistics(agent, self._strategy, peers)
         self._gradients = Gradients(agent, self._strategy, peers)
         # With several devices or peers, XLA compiles only what each computes alone.
         whole = self._replicas == 1 and peers.count == 1 and devices.has_accelerator()
-        self._compiled = tf.function(self._step, jit_compile=whole, autograph=False)
+        self._compiled_step = tf.function(self._step, jit_compile=whole, autograph=False)
         self._compiled_pass = tf.function(self._pass, autograph=False)
+        self._compiled_targets = tf.function(self._targets, autograph=False)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -63,7 +65,7 @@ class TrainStep:
 
     def __call__(
         self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int | Sequence[int] = 0
-    ) -> Update:
+    ) -> UpdateResult:
         """Update the weights from a batch of unrolls.
 
         Args:
@@ -73,59 +75,72 @@ class TrainStep:
           seed: seed of minibatches and losses, different for each update; entropy for NumPy's generator.
         """
         count, generator = len(importance_weights), np.random.default_rng(seed)
-        unroll = self._prepared(unroll, count, self._optimizers.are_new)
+        self._statistics.update(unroll, count, self._optimizers.are_new)
+        unroll = self._with_targets(unroll)
         weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
-        reports: list[Report] = []
-        while len(reports) < self._passes and not (reports and reports[-1].ended[-1]):
-            columns, report = self._pass_over(unroll, weights, rates, generator)
-            reports.append(report)
-        priorities = in_order(columns, reports[-1].priorities, self._replicas)
-        return update_of(reports, priorities, self._optimizers.prefixed, rates.numpy())
+        passes: list[StepResult] = []
+        while len(passes) < self._passes and not (passes and passes[-1].ended[-1]):
+            minibatches, steps = self._pass_over(unroll, weights, rates, generator)
+            passes.append(steps)
+        priorities = in_batch_order(minibatches, passes[-1].priorities, self._replicas)
+        return update_result(passes, priorities, self._optimizers.prefixed, rates.numpy())
 
     def warm_up(self, unroll: Unroll, count: int) -> None:
         """Compile the update by a pass over `count` unrolls whose steps are all skipped; see `__call__`."""
         rates = tf.fill(self._optimizers.rates(0.0).shape, math.nan)
-        self._pass_over(self._prepared.warm_up(unroll), tf.ones([count]), rates, np.random.default_rng(0))
-
-    def _pass_over(
-        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, generator: np.random.Generator
-    ) -> tuple[np.ndarray, Report]:
-        """Take the optimizer steps of a pass; return the sequences of each step and the report, as NumPy arrays."""
-        columns = draw(self._minibatches, weights.shape[0] // self._replicas, generator)
-        seeds = draw_seeds(self._minibatches, generator, self._replicas, self._peers)
-        report = self._compiled_pass(unroll, weights, rates, tf.constant(columns), tf.constant(seeds))
-        return columns, tf.nest.map_structure(lambda tensor: tensor.numpy(), report)
+        self._statistics.moments(unroll)
+        self._pass_over(self._with_targets(unroll), tf.ones([count]), rates, np.random.default_rng(0))
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
         """Return the `tf.function` of an optimizer step, and arguments for a minibatch."""
         columns = tf.range(len(importance_weights) // self._minibatches)
         weights, rates = tf.constant(importance_weights), self._optimizers.rates(0.0)
-        unroll = self._prepared.with_targets(unroll)
-        return self._compiled, (unroll, weights, rates, columns, tf.zeros(2, tf.int32))
+        return self._compiled_step, (self._with_targets(unroll), weights, rates, columns, tf.zeros(2, tf.int32))
+
+    def _with_targets(self, unroll: Unroll) -> Unroll:
+        return unroll._replace(targets=self._compiled_targets(unroll))
+
+    def _targets(self, unroll: Unroll) -> Any:
+        # TPUStrategy compiles everything it runs.
+        compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
+        return self._strategy.run(tf.function(self._agent.targets, jit_compile=compiled, autograph=False), (unroll,))
+
+    def _pass_over(
+        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, generator: np.random.Generator
+    ) -> tuple[np.ndarray, StepResult]:
+        """Take the optimizer steps of a pass; return their minibatches and results, as NumPy arrays."""
+        minibatches = draw_minibatches(self._minibatches, weights.shape[0] // self._replicas, generator)
+        seeds = draw_seeds(self._minibatches, generator, self._replicas, self._peers)
+        steps = self._compiled_pass(unroll, weights, rates, tf.constant(minibatches), tf.constant(seeds))
+        return minibatches, tf.nest.map_structure(lambda tensor: tensor.numpy(), steps)
 
     def _pass(
-        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
-    ) -> Report:
-        """Take the optimizer steps of a pass in order, one per row of columns and seeds, until one ends it."""
-        step = functools.partial(self._compiled, unroll, weights, rates)
-        count = columns.shape[0]
-        if count == 1:
-            return tf.nest.map_structure(lambda tensor: tensor[None], step(columns[0], seeds[0]))
-        traced = self._compiled.get_concrete_function(unroll, weights, rates, columns[0], seeds[0]).structured_outputs
-        rows = tf.nest.map_structure(lambda tensor: tf.TensorArray(tensor.dtype, count), traced)
+        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, minibatches: tf.Tensor, seeds: tf.Tensor
+    ) -> StepResult:
+        """Take the optimizer steps of a pass in order, one per minibatch, until one ends it."""
+        step = functools.partial(self._compiled_step, unroll, weights, rates)
+        if self._minibatches == 1:
+            return tf.nest.map_structure(lambda tensor: tensor[None], step(minibatches[0], seeds[0]))
+        traced = self._compiled_step.get_concrete_function(unroll, weights, rates, minibatches[0], seeds[0])
+        rows = tf.nest.map_structure(
+            lambda spec: tf.TensorArray(spec.dtype, self._minibatches), traced.structured_outputs
+        )
 
         def one(at: tf.Tensor, _: tf.Tensor, rows: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
-            made = step(columns[at], seeds[at])
+            made = step(minibatches[at], seeds[at])
             return at + 1, made.ended, tf.nest.map_structure(lambda row, value: row.write(at, value), rows, made)
 
         at, _, rows = tf.while_loop(
-            lambda at, ended, _: (at < count) & ~ended, one, (0, tf.constant(False), rows), parallel_iterations=1
+            lambda at, ended, _: (at < self._minibatches) & ~ended,
+            one,
+            (0, tf.constant(False), rows),
+            parallel_iterations=1,
         )
         return tf.nest.map_structure(lambda row: row.gather(tf.range(at)), rows)
 
     def _step(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> Report:
+    ) -> StepResult:
         """Differentiate the losses of a minibatch, some sequences of each replica, and apply finite gradients."""
         gradients, means, maxima, priorities = self._gradients(unroll, weights, columns, seed)
         norms = self._strategy.run(self._optimizers.norms, (gradients,))
@@ -139,4 +154,4 @@ class TrainStep:
 
         # On CPUs, outside the compiled parts, which would copy the weights.
         tf.cond(finite & ~ended, apply, lambda: tf.constant(False))
-        return Report(finite, ended, means, maxima, norm, priorities)
+        return StepResult(finite, ended, means, maxima, norm, priorities)

@@ -38,7 +38,7 @@ class Stacks(NamedTuple):
 
 
 def stack_frames(frames: Any, done: Any, state: FrameState) -> tuple[Stacks, FrameState]:
-    """Stacks T frames; returns the stacks and the new state.
+    """Stack T frames; return the stacks and the new state.
 
     Stacking T frames at once or in several calls that pass on the state gives the same result.
 
@@ -74,6 +74,6 @@ def stack_frames(frames: Any, done: Any, state: FrameState) -> tuple[Stacks, Fra
 
 
 def _unstack(state: Any, count: int) -> tf.Tensor:
-    """Splits [B, H, W, count C] into [count, B, H, W, C]."""
+    """Split [B, H, W, count C] into [count, B, H, W, C]."""
     frames = tf.reshape(state, tf.concat([tf.shape(state)[:-1], [count, state.shape[-1] // count]], axis=0))
     return tf.transpose(frames, [3, 0, 1, 2, 4])

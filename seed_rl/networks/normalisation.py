@@ -83,7 +83,7 @@ class RunningMoments(keras.layers.Layer):
         return tf.zeros_like(deviation), tf.where(deviation > rounding, deviation, tf.zeros_like(deviation))
 
     def update(self, moments: tf.Tensor, steps: float) -> None:
-        """Updates mean and variance from the `moments` of a batch of `steps` agent steps.
+        """Update mean and variance from the `moments` of a batch of `steps` agent steps.
 
         The first call only sets the mean; the moments of the same batch must then be computed again about it, because
         float32 can't resolve a variance about a distant point.
@@ -135,7 +135,7 @@ class ValueHead(keras.layers.Dense):
         return tf.constant(1.0) if self._targets is None else self._targets.deviation
 
     def call(self, features: Any) -> tf.Tensor:
-        """Maps features [..., F] to values [...]."""
+        """Map features [..., F] to values [...]."""
         value = tf.squeeze(super().call(features), axis=-1)
         return value if self._targets is None else self._targets.deviation * value + self._targets.mean.value
 
@@ -144,7 +144,7 @@ class ValueHead(keras.layers.Dense):
         return () if self._targets is None else self._targets.moments(targets, left_out)
 
     def update(self, moments: Any, steps: float) -> None:
-        """Updates the statistics from the `moments` of a batch of `steps` agent steps; outputs stay the same."""
+        """Update the statistics from the `moments` of a batch of `steps` agent steps; outputs stay the same."""
         if self._targets is None:
             return
         mean, deviation = tf.identity(self._targets.mean.value), self._targets.deviation

@@ -21,7 +21,7 @@ class Torso(Protocol):
     """
 
     def __call__(self, frames: Any) -> Any:
-        """Maps images [N, H, W, C] to features [N, F] in the layer's compute dtype.
+        """Map images [N, H, W, C] to features [N, F] in the layer's compute dtype.
 
         Images are uint8, and other numbers, such as boards, floats multiplied by 255. With
         `TrunkConfig.observation_norm`, both are in the compute dtype with a standard deviation of 255.
@@ -38,14 +38,14 @@ class Core(Protocol):
         """The state at the start of an episode, a nest of tensors [batch_size, ...]."""
 
     def __call__(self, inputs: Any, done: Any, state: Any) -> tuple[Any, Any]:
-        """Maps inputs [T, B, F] to outputs [T, B, units] and the state after the last step.
+        """Map inputs [T, B, F] to outputs [T, B, units] and the state after the last step.
 
         It must reset the state before every step where `done`, bool [T, B], is true.
         """
 
 
 def make_layer(setting: str, path: str, **arguments: Any) -> Any:
-    """Instantiates the class that `module:Class` names.
+    """Instantiate the class that `module:Class` names.
 
     Raises:
       CannotAct: the class can't be imported or instantiated.
@@ -60,7 +60,7 @@ def make_layer(setting: str, path: str, **arguments: Any) -> Any:
 
 
 def check_features(features: Any, leading: Sequence[int]) -> None:
-    """Checks the shape of a layer's features.
+    """Check the shape of a layer's features.
 
     Raises:
       ValueError: the shape is not [*leading, F].
@@ -73,7 +73,7 @@ def check_features(features: Any, leading: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def errors_of(setting: str, path: str) -> Iterator[None]:
-    """Turns errors of a custom layer into one sentence that names the setting; built-in layers raise as usual.
+    """Turn errors of a custom layer into one sentence that names the setting; built-in layers raise as usual.
 
     Raises:
       CannotAct: gives the error and the line that raised it.

@@ -35,7 +35,7 @@ class _Recurrent(keras.layers.Layer):
         self.units = units
 
     def build(self, inputs_shape: Sequence[int | None]) -> None:
-        """Creates the weights for inputs [T, B, F]."""
+        """Create the weights for inputs [T, B, F]."""
         add = functools.partial(self.add_weight, autocast=False)
         columns = self.gates * self.units
         self.kernel = add((inputs_shape[-1], columns), "glorot_uniform", name="kernel")
@@ -72,7 +72,7 @@ class ResetLSTM(_Recurrent):
         return LSTMState(h=tf.zeros([batch_size, self.units]), c=tf.zeros([batch_size, self.units]))
 
     def call(self, inputs: Any, done: Any, state: LSTMState) -> tuple[tf.Tensor, LSTMState]:
-        """Unrolls over T steps.
+        """Unroll over T steps.
 
         Args:
           inputs: float [T, B, F].
@@ -110,7 +110,7 @@ class ResetGRU(_Recurrent):
         return tf.zeros([batch_size, self.units])
 
     def call(self, inputs: Any, done: Any, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Unrolls over T steps; arguments and results are those of `ResetLSTM.call`."""
+        """Unroll over T steps; arguments and results are those of `ResetLSTM.call`."""
         projected, keep, recurrent_kernel = self._projected(inputs, done, {"state": state})
         gated = 2 * self.units
 

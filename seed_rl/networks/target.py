@@ -29,7 +29,7 @@ class TargetNetwork:
         self._follow(1.0)
 
     def after_update(self, learner_updates: int) -> None:
-        """Updates the copy if it is due; call this after learner update number `learner_updates` (from 1)."""
+        """Update the copy if it is due; call this after learner update number `learner_updates` (from 1)."""
         if learner_updates % self._period == 0:
             self._follow(self._rate)
 

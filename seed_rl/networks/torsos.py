@@ -28,20 +28,20 @@ class Chain(keras.layers.Layer):
         self.chain = list(layers)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds every layer for the output shape of the previous one, the first for `input_shape`."""
+        """Build every layer for the output shape of the previous one, the first for `input_shape`."""
         for layer in self.chain:
             layer.build(input_shape)
             input_shape = layer.compute_output_shape(input_shape)
 
     def call(self, x: Any) -> Any:
-        """Returns the output of the last layer."""
+        """Return the output of the last layer."""
         x = tf.cast(x, self.compute_dtype)
         for layer in self.chain:
             x = layer(x)
         return x
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
-        """Returns the shape of the last layer's output."""
+        """Return the shape of the last layer's output."""
         for layer in self.chain:
             input_shape = layer.compute_output_shape(input_shape)
         return input_shape
@@ -97,12 +97,12 @@ class WordTorso(keras.layers.Layer):
         self._lstm = ResetLSTM(64, dtype=dtype, name="lstm")
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights for words [N, W]."""
+        """Create the weights for words [N, W]."""
         self._embedding.build(input_shape)
         self._lstm.build((input_shape[1], input_shape[0], 20))
 
     def call(self, words: Any) -> Any:
-        """Maps `words`, integers [N, W], to the LSTM's output after the last word, [N, 64]; zeros without words."""
+        """Map `words`, integers [N, W], to the LSTM's output after the last word, [N, 64]; zeros without words."""
         words = tf.cast(words, tf.int32)
         numbers = tf.where(words > 0, 1 + (words - 1) % self._vocabulary, 0)
         steps = tf.transpose(self._embedding(numbers), [1, 0, 2])
@@ -121,7 +121,7 @@ class FrameConv(keras.layers.Conv2D):
     """
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Any:
-        """Convolves with the kernel divided by 255."""
+        """Convolve with the kernel divided by 255."""
         return super().convolution_op(inputs, kernel * (1.0 / 255.0))
 
 

@@ -77,10 +77,10 @@ class Trunk(keras.layers.Layer):
             return TrunkState(frames, self._core.initial_state(batch_size))
 
     def build(self, *shapes: Any) -> None:
-        """Does nothing: `call` builds each layer, which checks its input, on first use."""
+        """Do nothing: `call` builds each layer, which checks its input, on first use."""
 
     def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[tf.Tensor, TrunkState]:
-        """Runs T steps of B environments.
+        """Run T steps of B environments.
 
         Args:
           prev_action: [T, B, ...].
@@ -97,13 +97,7 @@ class Trunk(keras.layers.Layer):
             if self._is_stacked(spec):
                 (tensor, present), frames = _stack_frames(tensor, env_output.done, before.pop(0))
                 after.append(frames)
-            elif spec.kind == "planes":
-                tensor = unpack_planes(tensor)
-            elif spec.kind == "grid" and name not in self._moments and as_image(spec, self._config):
-                tensor = 255.0 * tf.cast(tensor, tf.float32)
-            if name in self._moments:
-                standardise = self._standardised if spec.kind == "frame" else self._standardise
-                tensor = standardise(name, tensor, present)
+            tensor = self._torso_input(name, spec, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
             with errors_of(f"{type(self._config).__name__}.torso", self._config.torso):
                 features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
@@ -127,8 +121,19 @@ class Trunk(keras.layers.Layer):
             return None
         return masks.legal_actions(env_output.observation[LEGAL_ACTIONS], choices_of(self._env_spec.action))
 
+    def _torso_input(self, name: str, spec: ArraySpec, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
+        """Return a tensor as its torso takes it: standardised, unpacked, or with the scale of an image."""
+        if name in self._moments:
+            standardise = self._standardised if spec.kind == "frame" else self._standardise
+            return standardise(name, tensor, present)
+        if spec.kind == "planes":
+            return unpack_planes(tensor)
+        if spec.kind == "grid" and as_image(spec, self._config):
+            return 255.0 * tf.cast(tensor, tf.float32)
+        return tensor
+
     def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
-        """Standardises a tensor, in the compute dtype: images to a deviation of 255, absent ones in a stack to zero."""
+        """Standardise a tensor, in the compute dtype: images to a deviation of 255, absent ones in a stack to zero."""
         spec = dict(self._tensors)[name]
         standard = self._moments[name].normalise(tensor) * (255.0 if as_image(spec, self._config) else 1.0)
         if present is not None:
@@ -141,7 +146,7 @@ class Trunk(keras.layers.Layer):
         return {name: own.moments(_tensor(env_output, name)) for name, own in self._moments.items()}
 
     def update(self, moments: Mapping[str, tf.Tensor], steps: float) -> None:
-        """Updates the running statistics of observations from the moments of a batch of `steps` agent steps."""
+        """Update the running statistics of observations from the moments of a batch of `steps` agent steps."""
         for name, own in self._moments.items():
             own.update(moments[name], steps)
 
@@ -167,21 +172,21 @@ class TrunkModel(keras.Model, abc.ABC):
         return self.trunk.initial_state(batch_size)
 
     def build(self, *shapes: Any) -> None:
-        """Does nothing: `call` builds each layer, which checks its input, on first use."""
+        """Do nothing: `call` builds each layer, which checks its input, on first use."""
 
     def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[Any, TrunkState]:
-        """Runs T steps of B environments, like `Trunk.call`, but returns the heads' outputs instead of features."""
+        """Run T steps of B environments, like `Trunk.call`, but return the heads' outputs instead of features."""
         features, state = self.trunk(prev_action, env_output, state)
         legal = self.trunk.legal_actions(env_output)
         return self.heads(features) if legal is None else self.heads(features, legal), state
 
     def update_statistics(self, moments: Any, steps: float) -> None:
-        """Updates the running statistics from `Trunk.moments`; a subclass may extend this to its heads' statistics."""
+        """Update the running statistics from `Trunk.moments`; a subclass may extend this to its heads' statistics."""
         self.trunk.update(moments, steps)
 
     @abc.abstractmethod
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> Any:
-        """Maps features [T, B, F] to a nest of outputs [T, B, ...].
+        """Map features [T, B, F] to a nest of outputs [T, B, ...].
 
         Args:
           features: [T, B, F].
@@ -199,7 +204,7 @@ def as_image(spec: ArraySpec, config: TrunkConfig) -> bool:
 
 
 def unpack_planes(packed: Any) -> tf.Tensor:
-    """Unpacks bits, uint16 [..., H, W], to frames uint8 [..., H, W, 16] of 0 and 255, lowest bit first."""
+    """Unpack bits, uint16 [..., H, W], to frames uint8 [..., H, W, 16] of 0 and 255, lowest bit first."""
     return 255 * tf.cast(masks.unpack_bits(packed, 16), tf.uint8)
 
 

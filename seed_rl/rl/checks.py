@@ -16,14 +16,14 @@ def static_shape(tensor: Any) -> tf.TensorShape:
 
 
 def check_rank(name: str, tensor: Any, rank: int) -> None:
-    """Raises ValueError unless `tensor` has `rank` axes."""
+    """Raise ValueError unless `tensor` has `rank` axes."""
     shape = static_shape(tensor)
     if shape.rank not in (None, rank):
         raise ValueError(f"{name} must have rank {rank}, got shape {shape}")
 
 
 def check_shape(name: str, tensor: Any, expected: Sequence[int | None]) -> None:
-    """Raises ValueError unless `tensor` has the shape `expected`, where None matches any length."""
+    """Raise ValueError unless `tensor` has the shape `expected`, where None matches any length."""
     shape = static_shape(tensor)
     if not shape.is_compatible_with(tf.TensorShape(expected)):
         raise ValueError(f"{name} must have shape {tf.TensorShape(expected)}, got {shape}")

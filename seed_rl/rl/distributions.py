@@ -26,7 +26,7 @@ class ActionDistribution(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
-        """Draws actions [...] or [..., K] given `parameters` [..., P]; `seed`, int32 [2], is all the randomness."""
+        """Draw actions [...] or [..., K] given `parameters` [..., P]; `seed`, int32 [2], is all the randomness."""
 
     @abc.abstractmethod
     def mode(self, parameters: Any) -> tf.Tensor:
@@ -59,7 +59,7 @@ class Categorical(ActionDistribution):
         self.num_parameters = num_actions
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
-        """Samples with the Gumbel-max trick: argmax_a (logits_a - log(-log u_a)) is distributed as softmax(logits).
+        """Sample with the Gumbel-max trick: argmax_a (logits_a - log(-log u_a)) is distributed as softmax(logits).
 
         The same seed gives the same actions on every device, up to differences in logits and logarithms.
         """
@@ -96,7 +96,7 @@ class Joint(ActionDistribution):
     """
 
     def __init__(self, num_values: Sequence[int], numbers: ActionDistribution | None = None):
-        """Takes the number of values of each choice, and the distribution of the numbers, a scaled normal one."""
+        """Take the number of values of each choice, and the distribution of the numbers, a scaled normal one."""
         self._num_choices, self._numbers = len(num_values), numbers
         self._parts = [*map(Categorical, num_values), *([] if numbers is None else [numbers])]
         self.num_parameters = sum(own.num_parameters for own in self._parts)
@@ -182,7 +182,7 @@ class _ScaledNormal(ActionDistribution):
     @staticmethod
     @abc.abstractmethod
     def _to_unit(u: tf.Tensor) -> tf.Tensor:
-        """Maps normal variables to the scale on which the bounds are -1 and 1."""
+        """Map normal variables to the scale on which the bounds are -1 and 1."""
 
     def _mean_and_deviation(self, parameters: Any) -> tuple[tf.Tensor, tf.Tensor]:
         checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
@@ -206,7 +206,7 @@ class SquashedNormal(_ScaledNormal):
     _to_unit = staticmethod(tf.tanh)
 
     def sample_and_log_prob(self, parameters: Any, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Samples as `sample` does, with log densities that are exact and differentiable even in the tails."""
+        """Sample as `sample` does, with log densities that are exact and differentiable even in the tails."""
         mean, deviation = self._mean_and_deviation(parameters)
         u = mean + deviation * randomness.normal(tf.shape(mean), seed)
         density = _log_normal(u, mean, deviation) - _log_derivative_of_tanh(u)

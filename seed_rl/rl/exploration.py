@@ -60,7 +60,7 @@ class Holding(NamedTuple):
 
 
 def hold(before: Holding, reward: Any, allowed: Any, patience: int, seed: Any) -> tuple[tf.Tensor, Holding]:
-    """Decides which environments take their previous action once more, without a decision of the policy.
+    """Decide which environments take their previous action once more, without a decision of the policy.
 
     In an environment that has gone `patience` steps without a reward, an action held for k steps is held on with
     probability k / (k + 1), so that it lasts for n steps or more with probability 1 / n: durations have no scale, as in

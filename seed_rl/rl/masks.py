@@ -20,7 +20,7 @@ def unpack_bits(packed: Any, width: int) -> tf.Tensor:
 
 
 def legal_actions(packed: Any, choices: Sequence[int]) -> tf.Tensor:
-    """Unpacks masks, uint8 [..., ceil(N / 8)] as in `EnvSpec`, to bool [..., N], where N is the sum of `choices`.
+    """Unpack masks, uint8 [..., ceil(N / 8)] as in `EnvSpec`, to bool [..., N], where N is the sum of `choices`.
 
     All values of a choice count as legal if none is: in padding, and at the end of an episode, where no action follows.
     """

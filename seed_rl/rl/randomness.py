@@ -14,7 +14,7 @@ _STEPS = 2**23
 
 
 def split(seed: Any, count: int) -> list[tf.Tensor]:
-    """Derives `count` independent seeds."""
+    """Derive `count` independent seeds."""
     return tf.unstack(tf.random.split(seed, count, alg=_ALGORITHM))
 
 

@@ -37,7 +37,7 @@ def vtrace(
     clip_rho: float | None = 1.0,
     clip_pg_rho: float | None = 1.0,
 ) -> VTraceReturns:
-    """Computes V-trace targets and advantages.
+    """Compute V-trace targets and advantages.
 
         rho_t = min(clip_rho, pi(a_t) / mu(a_t)),  c_t = lambda min(1, pi(a_t) / mu(a_t))
         delta_t = rho_t (r_t + gamma_t V(x_{t+1}) - V(x_t))

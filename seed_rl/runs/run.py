@@ -15,7 +15,7 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import shortened
 from seed_rl.inference.order import FREE, Order
-from seed_rl.learner.listening import loading_server
+from seed_rl.learner.actor_server import loading_server
 from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet

@@ -14,7 +14,7 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.rl import masks
 from seed_rl.rl.exploration import Holding
 from seed_rl.rl.vtrace import lambda_returns
-from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec, bounds_of
 from tests.support.experience import (
     CHOICES,
     FORCES,
@@ -26,13 +26,10 @@ from tests.support.experience import (
     with_targets,
 )
 
-IMAGES = EnvSpec(ArraySpec((36, 40, 1), "uint8"), DiscreteSpec(5))
 SPEC = EnvSpec(NUMBERS, DiscreteSpec(5))
 SMALL = VTrace(torso="mlp", hidden=16, unroll_length=4)
 RECURRENT = dataclasses.replace(SMALL, core="lstm", core_units=8, previous_step_inputs=True)
 VARIANTS = [
-    (dataclasses.replace(RECURRENT, torso="shallow", dtype="mixed_bfloat16", kernel_initializer="he_normal"), IMAGES),
-    (dataclasses.replace(SMALL, torso="deep", channels=(4, 6), unroll_length=1, frame_stack=1), IMAGES),
     (dataclasses.replace(SMALL, mlp_layers=2, clip_ratio=0.2), EnvSpec(NUMBERS, FORCES)),
     (PPO(hidden=16, unroll_length=4, clip_value=0.2), EnvSpec(NUMBERS, FORCES)),
     (dataclasses.replace(RECURRENT, value_norm=True), EnvSpec(NUMBERS, CHOICES)),
@@ -40,20 +37,13 @@ VARIANTS = [
 """Configs with the environments that they act in."""
 
 
-def bounds_of(action):
-    """The least and the greatest action."""
-    if isinstance(action, ContinuousSpec):
-        return np.array(action.low), np.array(action.high)
-    return np.array(0), np.array(action.n) - 1
-
-
-@pytest.mark.parametrize(("config", "spec"), VARIANTS, ids=["shallow", "deep", "clipped ratio", "ppo", "recurrent"])
+@pytest.mark.parametrize(("config", "spec"), VARIANTS, ids=["clipped ratio", "ppo", "recurrent"])
 def test_acts_and_learns_from_the_same_policy(config, spec):
     """The unrolled network equals step-by-step acting, so on unchanged weights the policy has not moved."""
     agent = config.build(spec, num_training_envs=2, seed=1)
-    move(agent, seed=1, scale=0.02 if spec == IMAGES else 0.2)
+    move(agent, seed=1, scale=0.2)
     unroll = acted_unroll(agent, batch=3)
-    num_parameters = {DiscreteSpec: 5, MultiDiscreteSpec: 2 + 3, ContinuousSpec: 2 * 3}[type(spec.action)]
+    num_parameters = {MultiDiscreteSpec: 2 + 3, ContinuousSpec: 2 * 3}[type(spec.action)]
     assert unroll.action.shape == (config.unroll_length + 1, 3, *spec.action.tensor.shape)
     assert unroll.behaviour.policy.shape == (config.unroll_length + 1, 3, num_parameters)
     assert_matches_step_spec(agent, unroll)
@@ -64,19 +54,19 @@ def test_acts_and_learns_from_the_same_policy(config, spec):
         output = agent.loss(with_targets(agent, unroll), tf.ones([3]))
     assert output.losses.keys() == agent.groups.keys() == {"model"}
     assert float(output.losses["model"]) == float(output.metrics["loss/total"])
-    for gradient in tape.gradient(output.metrics["loss/total"], [weight.value for weight in agent.trainable_variables]):
+    for gradient in tape.gradient(
+        output.metrics["loss/total"], [weight.value for weight in agent.model.trainable_variables]
+    ):
         assert gradient is not None, "every weight takes part in the loss"
         assert np.isfinite(gradient).all()
 
-    tolerance = 2e-2 if config.dtype == "mixed_bfloat16" else 1e-5
-    assert float(output.metrics["policy/kl_behaviour_target"]) == pytest.approx(0, abs=tolerance)
+    assert float(output.metrics["policy/kl_behaviour_target"]) == pytest.approx(0, abs=1e-5)
     outputs, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
     for learned, acted in zip(outputs, unroll.behaviour, strict=True):
-        np.testing.assert_allclose(learned, acted, atol=10 * tolerance)
-    if spec != IMAGES:
-        of_state = slice(3) if config.continuous_policy == "clipped" else slice(None)  # deviations don't depend on it
-        spread = np.ptp(unroll.behaviour.policy.numpy(), axis=(0, 1))[of_state].min()
-        assert spread > 20 * tolerance, "observations make a difference"
+        np.testing.assert_allclose(learned, acted, atol=1e-4)
+    of_state = slice(3) if config.continuous_policy == "clipped" else slice(None)  # deviations don't depend on it
+    spread = np.ptp(unroll.behaviour.policy.numpy(), axis=(0, 1))[of_state].min()
+    assert spread > 2e-4, "observations make a difference"
 
 
 def test_the_entropy_cost_is_a_lagrange_multiplier_with_a_separate_learning_rate():
@@ -224,7 +214,7 @@ def test_the_gradients_of_repeated_words_are_added_up():
     unroll = unroll._replace(env_output=unroll.env_output._replace(observation=words))
     with tf.GradientTape() as tape:
         loss = agent.loss(unroll, tf.ones([3])).losses["model"]
-    gradients = tape.gradient(loss, [weight.value for weight in agent.trainable_variables])
+    gradients = tape.gradient(loss, [weight.value for weight in agent.model.trainable_variables])
     expected = tf.linalg.global_norm([tf.convert_to_tensor(gradient) for gradient in gradients])
     metrics = TrainStep(agent, Optimizer(learning_rate=0.001))(unroll, 0.0, np.ones(3)).metrics
     assert metrics["gradient_norm"] == pytest.approx(float(expected), rel=1e-4)

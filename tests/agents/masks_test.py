@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.ppo import PPO
 from seed_rl.agents.pqn import PQN
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
-from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec, choices_of
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec, choices_of
 from tests.support.experience import MIXED, NUMBERS, move, random_output
 
 SMALL_R2D2 = R2D2(hidden=8, head_hidden=8, core="none", previous_step_inputs=False)
@@ -29,14 +28,12 @@ def built(config, action):
 @pytest.mark.parametrize(
     ("config", "action"),
     [
-        (VTrace(hidden=16), MultiDiscreteSpec((4, 7))),
         (VTrace(hidden=16), MIXED),
-        (PPO(hidden=16), MIXED),
         (PQN(hidden=16), DiscreteSpec(9)),
         (SMALL_R2D2, DiscreteSpec(9)),
         (QUANTILES, DiscreteSpec(9)),
     ],
-    ids=["vtrace", "vtrace, mixed", "ppo, mixed", "pqn", "r2d2", "r2d2_quantiles"],
+    ids=["vtrace", "pqn", "r2d2", "r2d2_quantiles"],
 )
 def test_illegal_actions_are_never_taken(config, action):
     count, rng = 4000, np.random.default_rng(0)

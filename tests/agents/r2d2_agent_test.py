@@ -29,20 +29,13 @@ SMALL = R2D2(
     target_update_period=3,
     epsilon_base=1.0,  # training environments take random actions
 )
-VARIANTS = [
-    ({}, SPEC),
-    ({"core": "none", "burn_in": 0, "mlp_layers": 2}, EnvSpec(NUMBERS, DiscreteSpec(A))),
-    ({"torso": "deep", "channels": (4,), "unroll_length": 1, "frame_stack": 1, "previous_step_inputs": False}, SPEC),
-    ({"dtype": "mixed_bfloat16"}, SPEC),
-    ({"quantiles": 3}, SPEC),
-]
 WEIGHTS = np.array([1.0, 0.3, 0.5, 0.8], np.float32)
 """Importance weights of B sequences."""
 
 
-def build(config=SMALL, seed=1, apart=False, spec=SPEC):
+def build(config=SMALL, seed=1, apart=False):
     """An agent that has learned something: its Q-values differ by about 1, and its networks are equal or `apart`."""
-    agent = config.build(spec, num_training_envs=B, seed=seed)
+    agent = config.build(SPEC, num_training_envs=B, seed=seed)
     move(agent, seed)
     agent.after_update(config.target_update_period)
     if apart:
@@ -83,22 +76,21 @@ def q_of(model, unroll):
 def gradients_of_loss(agent, unroll):
     with tf.GradientTape() as tape:
         loss = agent.loss(unroll, tf.constant(WEIGHTS)).losses["model"]
-    return tape.gradient(loss, [weight.value for weight in agent.trainable_variables])
+    return tape.gradient(loss, [weight.value for weight in agent.model.trainable_variables])
 
 
-@pytest.mark.parametrize(("changed", "spec"), VARIANTS, ids=["lstm", "numbers", "deep", "bfloat16", "quantiles"])
-def test_acts_and_learns_from_the_same_q(changed, spec):
+@pytest.mark.parametrize("changed", [{}, {"core": "none", "burn_in": 0}, {"quantiles": 3}], ids=str)
+def test_acts_and_learns_from_the_same_q(changed):
     config = dataclasses.replace(SMALL, **changed)
-    agent = build(config, spec=spec)
+    agent = build(config)
     unroll = acted_unroll(agent, B)
     assert unroll.action.shape == (config.burn_in + config.unroll_length + 1, B)
     assert_matches_step_spec(agent, unroll)
     q, acted = q_of(agent.model, unroll), unroll.behaviour
     q = q.mean(axis=-2) if config.quantiles else q
     assert acted.max_q.numpy().std() > 0.02
-    atol = 0.05 * acted.max_q.numpy().std() if config.dtype == "mixed_bfloat16" else 1e-5
-    np.testing.assert_allclose(pick(q, unroll.action), acted.q_of_action, rtol=0, atol=atol)
-    np.testing.assert_allclose(q.max(-1), acted.max_q, rtol=0, atol=atol)
+    np.testing.assert_allclose(pick(q, unroll.action), acted.q_of_action, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(q.max(-1), acted.max_q, rtol=0, atol=1e-5)
 
     output = agent.loss(unroll, tf.constant(WEIGHTS))
     assert output.losses.keys() == agent.groups.keys() == {"model"}
@@ -140,27 +132,6 @@ def test_weights_learn_nothing_from_the_burn_in():
     for a, e, t in zip(gradients_of_loss(agent, unroll), expected, gradients_of_loss(longer, unroll), strict=True):
         np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
         assert np.abs(t - e).max() > 1e-3, "to learn from those steps, too, would be seen"
-
-
-def test_a_checkpoint_holds_both_networks_and_the_optimizer_gets_one():
-    agent = build(apart=True)
-    online, target = agent.model.variables, target_weights(agent)
-    assert list(map(id, agent.trainable_variables)) == list(map(id, online))
-    assert list(map(id, agent.variables)) == list(map(id, [*online, *target]))
-    assert not set(map(id, online)) & set(map(id, target))
-
-
-def test_the_target_network_follows_by_the_settings():
-    agent = dataclasses.replace(SMALL, target_update_rate=0.25).build(SPEC, num_training_envs=B, seed=1)
-    old = values(target_weights(agent))
-    move(agent, seed=1)
-    new = values(agent.model.variables)
-    for update in range(1, SMALL.target_update_period + 1):
-        for actual, value in zip(values(target_weights(agent)), old, strict=True):
-            np.testing.assert_array_equal(actual, value)
-        agent.after_update(update)
-    for actual, before, after in zip(values(target_weights(agent)), old, new, strict=True):
-        np.testing.assert_allclose(actual, before + 0.25 * (after - before), rtol=1e-5, atol=1e-6)
 
 
 def test_initial_priorities_are_computed_from_the_values_recorded_while_acting():

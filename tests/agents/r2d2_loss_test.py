@@ -154,13 +154,3 @@ def test_the_quantile_loss_and_its_gradient_are_those_of_the_formulas(length, ch
     for name in ("q/abs_td_error", "q/value"):
         np.testing.assert_allclose(result.metrics[name], of_means.metrics[name], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(result.priorities, of_means.priorities, rtol=1e-4, atol=1e-5)
-
-
-def test_a_single_quantile_of_small_errors_has_half_the_loss_of_q():
-    data = random_sequences(5, 30)
-    data |= {name: 0.1 * data[name] for name in ("online_q", "target_q", "reward")}
-    q = loss_of(data, SETTINGS)
-    assert q.metrics["q/abs_td_error"] > 0.05
-    data |= {name: data[name][:, :, None] for name in ("online_q", "target_q")}
-    quantile = loss_of(data, dataclasses.replace(SETTINGS, quantiles=1))
-    np.testing.assert_allclose(quantile.losses["model"], 0.5 * q.losses["model"], rtol=1e-5)

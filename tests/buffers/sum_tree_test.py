@@ -6,28 +6,6 @@ import pytest
 from seed_rl.buffers.sum_tree import SumTree
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 8])
-def test_a_running_sum_finds_the_same(size):
-    rng = np.random.default_rng(size)
-    tree, twin = SumTree(size), [0.0] * size
-    for _ in range(200):
-        count = rng.integers(5)
-        indices = rng.integers(size, size=count)  # some more than once: the last value counts
-        values = rng.integers(0, 4, size=count) / 4  # exact sums, and many zeros
-        tree.set(indices, values)
-        for index, value in zip(indices, values, strict=True):
-            twin[index] = value
-        np.testing.assert_array_equal(tree.get(np.arange(size)), twin)
-        assert tree.total == sum(twin)
-        if tree.total:
-            targets = np.arange(0, tree.total, 0.125)
-            assert len(targets) == 8 * tree.total
-            want = [next(i for i in range(size) if t < sum(twin[: i + 1])) for t in targets]
-            np.testing.assert_array_equal(tree.find(targets), want)
-            outside = tree.find(np.array([-1.0, tree.total, 2 * tree.total]))  # counts as the nearest inside
-            np.testing.assert_array_equal(outside, [want[0], want[-1], want[-1]])
-
-
 def test_sums_do_not_depend_on_the_past():
     rng = np.random.default_rng(0)
     size = 1000

@@ -13,7 +13,7 @@ from seed_rl.envs.catch import Catch
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
-from seed_rl.learner.split import split
+from seed_rl.learner.device_split import split_devices
 from tests.support.leaving_game import Leaving
 
 LEAVING = PettingZoo("tests.support.leaving_game", players=3, roles=("runner", "sitter"))
@@ -40,7 +40,7 @@ def test_evaluation_has_whole_games_on_each_device():
     whole = Experiment(ThreePlayers(), VTrace(), actors=Actors(2, 1, 6, 3), devices=Devices(GPUS[:2], GPUS[2:]))
     sentence = "num_eval_envs must be a multiple of 3 players times the number of inference"
     with pytest.raises(ConfigError, match=sentence):
-        split(whole, GPUS)
+        split_devices(whole, GPUS)
 
 
 def test_conformance():

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference
-from seed_rl.learner.assembly import assemble
+from seed_rl.learner.collector import build_collector
 from seed_rl.learner.peers import ALONE
 from seed_rl.learner.replicas import whole_reader
 from seed_rl.runs.local_actors import LocalActors
@@ -47,7 +47,7 @@ class Pipeline:
             batch_size=4,
         )
         self.agent = self.experiment.build_agent()
-        self.service, self.acting, self.source, _ = assemble(
+        self.service, self.acting, self.source, _ = build_collector(
             self.experiment, self.agent, 0, InferenceDevices(num_devices)
         )
         self.address = f"unix:{directory}/learner.sock"

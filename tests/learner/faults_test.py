@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
+from seed_rl.learner.actor_server import loading_server
 from seed_rl.learner.building import build_learner
 from seed_rl.learner.learner import PATIENCE
-from seed_rl.learner.listening import loading_server
 from seed_rl.reporting.learning import Diverged
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
@@ -63,7 +63,7 @@ def test_numbers_beyond_the_bounds_end_their_actor_and_weights_beyond_help_the_r
         assert row["left_out_steps"] == 0
         assert not honest.done()
 
-        for variable in learner.agent.trainable_variables:
+        for variable in learner.agent.model.trainable_variables:
             variable.assign(np.full(variable.shape, 1e30))
         with pytest.raises(Diverged, match=f"gradients of {PATIENCE} updates in a row were not finite"):
             list(rows)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
+from seed_rl.learner.actor_server import loading_server
 from seed_rl.learner.building import build_learner
-from seed_rl.learner.listening import loading_server
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.weights import checkpoints
 
@@ -40,7 +40,7 @@ def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     first, directory = start(), tmp_path / "checkpoints"
     assert first.restored_from is None
     for acted, shown in ((0, 0), (50, 50), (10**6, first.experiment.frames_before_update // 2)):
-        first.assembly.service.threads[0].stats.agent_steps = acted
+        first.collector.service.threads[0].stats.agent_steps = acted
         assert first._run_state().counters["env_frames"] == shown, "rows before the first update are not all at 0"
     end(first)
     path, arrays, state = checkpoints.newest(str(directory))

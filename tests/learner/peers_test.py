@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from seed_rl.learner.peers import ALONE
-from seed_rl.learner.progress import Counters, Taken
+from seed_rl.learner.progress import Counters, StepCounter
 from seed_rl.learner.sources import Batch, Source
 
 EXPERIMENT = SimpleNamespace(agent=SimpleNamespace(unroll_length=5), env=SimpleNamespace(action_repeat=3))
@@ -30,7 +30,7 @@ class Scripted(Source):
 def test_each_unroll_is_counted_once_however_often_it_is_replayed():
     source = Scripted((2, None), (3, "a"), (0, "b"), (0, None), (1, "c"), taken=7)  # restored with 7, counted before
     counters, of_two, found = Counters(agent_steps=28, env_frames=84), Counters(), []
-    taken, taken_by_two = Taken(source, EXPERIMENT, 1), Taken(source, EXPERIMENT, 2)
+    taken, taken_by_two = StepCounter(source, EXPERIMENT, 1), StepCounter(source, EXPERIMENT, 2)
     for _ in range(5):
         batch, leave, env_frames, _ = ALONE.next(source, False, counters.env_frames)
         assert not leave

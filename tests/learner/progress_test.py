@@ -106,16 +106,10 @@ def test_an_evaluation_is_the_mean_of_ten_episodes_or_more_that_none_before_it_c
     [
         {"counters": None},
         {"counters": {"novelty": 1}},
-        {"counters": {"learner_updates": "1"}},
         {"counters": {"learner_updates": 0.5}},
         {"counters": {"env_frames": -1}},
-        {"counters": {"env_frames": 1 << 70}},
-        {"counters": {"seconds": float("nan")}},
         {"counters": {"seconds": float("inf")}},
         {"episodes": {"episodes": [[1.0]], "count": 1}},
-        {"eval/episodes": {"episodes": 5, "count": 1}},
-        {"episodes": {"episodes": []}},
-        {"episodes": {"episodes": [], "count": float("inf")}},
     ],
     ids=str,
 )

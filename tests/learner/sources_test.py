@@ -28,7 +28,7 @@ SIZES = Sizes.of(EXPERIMENT, AGENT)
 
 
 class RewardPriorities:
-    """Stands for the agent: an unroll's initial priority is the reward of its step 0 over `divisor`, if any."""
+    """Stands for an agent: an unroll's initial priority is the reward of its step 0 over `divisor`."""
 
     def __init__(self, divisor):
         self.divisor = divisor
@@ -36,7 +36,7 @@ class RewardPriorities:
     def initial_priorities(self, unroll):
         assert unroll.env_output.observation == ()
         assert unroll.initial_state == ()
-        return unroll.env_output.reward[0] / self.divisor if self.divisor is not None else None
+        return unroll.env_output.reward[0] / self.divisor
 
 
 class Rig:
@@ -52,7 +52,8 @@ class Rig:
         self.produced = 0
         self._write = tf.function(self.store.write, autograph=False)
         unrolls, read = Unrolls(self.store, self.pool, self.queue), whole_reader(self.store)
-        self.source = new_source(unrolls, read, sizes, RewardPriorities(divisor), replay, seed=0)
+        agent = AGENT if divisor is None else RewardPriorities(divisor)
+        self.source = new_source(unrolls, read, sizes, agent, replay, seed=0)
 
     def produce(self, count=1):
         for _ in range(count):
@@ -241,12 +242,9 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio(monkeypatch):
 
 ODD_SNAPSHOTS = {
     "no slots": ({"slots": None}, "'slots'"),
-    "a slot without a list": ({"slots": np.array(1)}, "len() of unsized object"),
     "more slots than there are": ({"slots": np.arange(99)}, "99 slots requested, 46 of 46 are free"),
     "counts that are none": ({"counts": np.array([np.nan, 1])}, "cannot convert float NaN to integer"),
-    "fewer versions": ({"versions": np.zeros((3, 2))}, "shape mismatch"),
     "another generator": ({"generator": np.frombuffer(b'{"bit_generator": "MT19937"}', np.uint8)}, "state must be"),
-    "a generator without state": ({"generator": np.frombuffer(b'{"bit_generator": "PCG64"}', np.uint8)}, "'state'"),
     "other unrolls": ({"unrolls/000000/001": np.zeros(2)}, "expected int32[4, 2], got float64[2]"),
     "fewer tensors": ({"unrolls/000000/001": None}, "expected 8 tensors, got 7"),
     "more unrolls": ({"unrolls/000001/000": np.zeros(4)}, "it holds more than 4 unrolls"),

@@ -51,16 +51,3 @@ def test_equals_a_queue_of_frames_across_calls(depth, channels, lengths):
     np.testing.assert_array_equal(present, expected_present)
     np.testing.assert_array_equal(state.frames, expected[-1, ..., channels:])
     np.testing.assert_array_equal(state.seen, expected_present[-1, :, 1:].sum(axis=-1))
-
-
-def test_wrong_arguments_are_named():
-    frames, done = random_steps(4, 2, 3)
-    state = initial_frames(2, (H, W, 3), 4)
-    for arguments, message in (
-        ((frames[0], done, state), "frames must have rank 5"),
-        ((frames, done[:1], state), "done must have shape"),
-        ((frames, done, initial_frames(1, (H, W, 3), 4)), "state must have shape"),
-        ((frames, done, state._replace(frames=state.frames[..., :-1])), "state must hold whole frames of 3 channels"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            stack_frames(*arguments)

@@ -116,12 +116,3 @@ def test_values_stay_when_the_statistics_of_their_targets_move():
         np.testing.assert_allclose(head(features), before, rtol=1e-3, atol=1e-4)
     assert float(head.deviation) > 20, "the unit has changed"
     assert len(head.trainable_variables) == 2
-
-
-def test_a_head_without_statistics_is_a_dense_layer():
-    head = ValueHead(normalised=False, name="value")
-    assert not np.any(head(tf.ones([2, 4])))
-    assert head.moments(tf.ones([2])) == ()
-    head.update((), 1)
-    assert float(head.deviation) == 1.0
-    assert len(head.variables) == 2

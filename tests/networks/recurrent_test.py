@@ -96,19 +96,6 @@ def test_variables_have_names_and_the_forget_gate_begins_open():
     np.testing.assert_array_equal(lstm.bias.value, np.repeat([0.0, 1.0, 0.0, 0.0], 2))
 
 
-def test_wrong_shapes_are_named():
-    lstm = make()
-    inputs, done, state = random_arguments(4, 3)
-    for arguments, message in (
-        ((inputs[0], done, state), "inputs must have rank 3"),
-        ((inputs, done[:1], state), "done must have shape"),
-        ((inputs, done, state._replace(h=state.h[:1])), r"state\.h must have shape"),
-        ((inputs, done, state._replace(c=state.c[:, :1])), r"state\.c must have shape"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            lstm(*arguments)
-
-
 def gru_formulas(gru, inputs, done, h):
     """One step at a time, left to automatic differentiation."""
     outputs = []

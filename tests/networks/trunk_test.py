@@ -147,22 +147,6 @@ def test_each_observation_goes_through_the_torso_made_for_its_kind(spec, torsos)
     assert {wanted: torso_of(spec, TrunkConfig(torso=wanted)) for wanted in torsos} == torsos
 
 
-CONVOLUTIONS = [(8, 8, 2, 32), (4, 4, 32, 64), (3, 3, 64, 64), (64, 7)]
-STAGES = [(3, 3, 2, 4), (3, 3, 4, 4), (3, 3, 4, 4), (3, 3, 4, 6), (3, 3, 6, 6), (3, 3, 6, 6), (9 * 9 * 6, 7)]
-DENSE = [(3, 7), (7, 7)]
-
-
-@pytest.mark.parametrize(
-    ("torso", "kernels"),
-    [("auto", CONVOLUTIONS), ("deep", STAGES), ("mlp", [(36 * 36 * 2, 7), (7, 7)])],
-)
-def test_each_torso_has_the_layers_and_sizes_of_the_settings(torso, kernels):
-    spec = EnvSpec({"a": ArraySpec((36, 36, 1), "uint8"), "b": ArraySpec((3,), "float32")}, DiscreteSpec(A))
-    trunk = make(of=spec, torso=torso, hidden=7, core="none", mlp_layers=2, frame_stack=2)
-    trunk(*random_steps(1, 1, of=spec), trunk.initial_state(1))
-    assert [variable.shape for variable in trunk.variables if len(variable.shape) > 1] == [*kernels, *DENSE]
-
-
 class Pixels(keras.layers.Layer):
     """A custom torso that returns the pixels of the stacked images."""
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from seed_rl.rl.distributions import Categorical, ClippedNormal, Joint, SquashedNormal, distribution_of
 from seed_rl.rl.masks import ILLEGAL
-from seed_rl.specs import ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
+from seed_rl.specs import ContinuousSpec, MixedSpec
 from tests.support.gradients import gradient
 
 MANY = 40_000
@@ -29,14 +29,6 @@ def softmax(logits):
 def parameter_of(deviation):
     """The parameter that makes a deviation."""
     return np.log(np.expm1(deviation - 1e-3)) - math.log(math.expm1(1 - 1e-3))
-
-
-def test_each_kind_of_actions_has_a_distribution():
-    continuous = ContinuousSpec(LOW, HIGH)
-    found = [distribution_of(spec) for spec in (DiscreteSpec(3), MultiDiscreteSpec((2, 3)), continuous)]
-    found.append(distribution_of(continuous, clipped=True))
-    assert [type(each) for each in found] == [Categorical, Joint, SquashedNormal, ClippedNormal]
-    assert [each.num_parameters for each in found] == [3, 5, 4, 4]
 
 
 @pytest.fixture
@@ -78,11 +70,6 @@ def test_samples_of_a_choice_follow_the_softmax_by_the_seed_alone():
     frequencies = np.bincount(draws[0], minlength=6) / count
     assert np.all(np.abs(frequencies - p) <= 5 * np.sqrt(p * (1 - p) / count)), "and so the impossible is never drawn"
     assert [bool(np.all(draw == draws[0])) for draw in draws] == [True, True, False, False]
-
-
-def test_greedy_is_the_most_probable_and_the_first_of_equals(logits):
-    np.testing.assert_array_equal(CATEGORICAL.mode(logits), logits.argmax(-1))
-    assert CATEGORICAL.mode([0.0, 1.0, 1.0]).numpy() == 1
 
 
 def test_several_choices_are_independent():

@@ -1,5 +1,7 @@
 """Random experience: observations of several kinds, and unrolls that an agent acted itself."""
 
+import itertools
+
 import numpy as np
 import tensorflow as tf
 
@@ -77,7 +79,7 @@ def with_targets(agent, unroll):
 def move(agent, seed, scale=0.5):
     """Changes every trained weight, so that actions are no longer nearly equal."""
     rng = np.random.default_rng(seed)
-    for weight in agent.trainable_variables:
+    for weight in itertools.chain(*(group.variables for group in agent.groups.values())):
         weight.assign_add(rng.normal(scale=scale, size=weight.shape).astype(np.float32))
 
 

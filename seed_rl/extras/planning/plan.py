@@ -26,7 +26,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.extras.planning import measuring
-from seed_rl.learner.split import Split, split
+from seed_rl.learner.device_split import DeviceSplit, split_devices
 from seed_rl.system import devices
 from seed_rl.system.machine import cores
 from seed_rl.transport.codec import StepCodec
@@ -99,7 +99,7 @@ def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float |
 class Plan(NamedTuple):
     """What a learner needs to run at full rate."""
 
-    devices: Split
+    devices: DeviceSplit
     limits: dict[str, float]
     """Maximum agent steps/s of each part, the smallest first."""
     rate: float
@@ -160,15 +160,15 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
     return Plan(devices, limits, rate, processes, latency, actors, up, down, sizes.store_nbytes - kept, acting * kept)
 
 
-def _devices(experiment: Experiment, accelerators: int) -> Split:
+def _devices(experiment: Experiment, accelerators: int) -> DeviceSplit:
     """Divide the devices into acting and training ones as the learner does, for any number of groups."""
     if not accelerators:
-        split(experiment, [f"CPU:{number}" for number in range(experiment.devices.logical_cpus)])
-        return split(dataclasses.replace(experiment, devices=Devices()), ["CPU:0"])
+        split_devices(experiment, [f"CPU:{number}" for number in range(experiment.devices.logical_cpus)])
+        return split_devices(dataclasses.replace(experiment, devices=Devices()), ["CPU:0"])
     named = (*experiment.devices.inference, *experiment.devices.training, "GPU:0")
     available = [f"{named[0].partition(':')[0]}:{number}" for number in range(accelerators)]
     divisible = Actors(math.lcm(*range(1, accelerators + 1)), 1, experiment.actors.envs_per_group, num_eval_envs=0)
-    return split(dataclasses.replace(experiment, actors=divisible), available)
+    return split_devices(dataclasses.replace(experiment, actors=divisible), available)
 
 
 def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machine_cores: int, result: Plan) -> str:

@@ -12,7 +12,7 @@ from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.order import Order
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.listening import actor_settings, server_of
+from seed_rl.learner.actor_server import actor_settings, server_of
 from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
 from seed_rl.system.files import allow_many_files
 from seed_rl.system.signals import Stop

@@ -119,13 +119,13 @@ def test_actors_keep_all_cores_stepping(catch):
 def test_rates_that_are_not_given_are_measured_here(monkeypatch):
     monkeypatch.setattr(measuring, "SECONDS", 0.0)  # a single call each
     experiment, agent = load("catch/r2d2")
-    before = [variable.numpy() for variable in agent.trainable_variables]
+    before = [variable.numpy() for variable in agent.model.trainable_variables]
     rates, sources = find_rates(experiment, agent, {"learner_cores": 3, "server_us": 30.0, "host_us": None})
     assert min(rates.env_steps, rates.act_ms, rates.update_ms, rates.host_us) > 0
     assert (rates.learner_cores, rates.server_us, rates.accelerators) == (3, 30.0, 0)
     assert rates.act_batch == experiment.inference.max_batch_size
     assert (sources["server_us"], sources["act_ms"]) == ("given", "measured here")
-    for variable, value in zip(agent.trainable_variables, before, strict=True):
+    for variable, value in zip(agent.model.trainable_variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)
 
 

@@ -1,4 +1,4 @@
-"""Assembles central inference and the batch source around an unroll store on each inference device."""
+"""Collects experience: central inference with an unroll store on each inference device, and a source of batches."""
 
 import logging
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from seed_rl.inference.acting import Acting
 from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.players import AGENT_ALONE, Players
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.listening import actor_settings
+from seed_rl.learner.actor_server import actor_settings
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import JoinedSource, Source, new_source
@@ -19,25 +19,25 @@ from seed_rl.learner.sources import JoinedSource, Source, new_source
 _log = logging.getLogger(__name__)
 
 
-class Assembly(NamedTuple):
+class Collector(NamedTuple):
     """The parts of a learner process that fill the stores and that read them."""
 
     service: CentralInference
     acting: tuple[Acting, ...]
     """One per inference device."""
     source: Source
-    refresh: Callable[[int, int], None]
-    """Copies the weights to the inference devices; takes the learner updates and the environment frames behind them."""
+    refresh_weights: Callable[[int, int], None]
+    """Copy the weights to the inference devices; takes the learner updates and the environment frames behind them."""
 
 
-def assemble(
+def build_collector(
     experiment: Experiment,
     agent: Agent,
     seed: int,
     replicas: Replicas,
     order: Order = FREE,
     players: Players = AGENT_ALONE,
-) -> Assembly:
+) -> Collector:
     """Build central inference and the batch source it feeds, with a seed that is different for each start of a run.
 
     Raises:
@@ -67,7 +67,7 @@ def assemble(
     settings = actor_settings(experiment)
     service = CentralInference(settings, agent.env_spec, membership, threads, order, experiment.env.players)
 
-    def refresh(learner_updates: int, env_frames: int) -> None:
+    def refresh_weights(learner_updates: int, env_frames: int) -> None:
         for one in acting:
             one.cursor.newest_version = learner_updates
         with order.refreshing():
@@ -76,4 +76,5 @@ def assemble(
                 one.cursor.version = learner_updates
             players.refresh(learner_updates, env_frames, agent, seed)
 
-    return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
+    source = sources[0] if len(sources) == 1 else JoinedSource(sources)
+    return Collector(service, tuple(acting), source, refresh_weights)

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from seed_rl.experiment import config_files
-from seed_rl.learner.listening import actor_settings, loading_server
+from seed_rl.learner.actor_server import actor_settings, loading_server
 from seed_rl.transport.client import Disconnected, LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from tests.support.deadlines import within

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from seed_rl.experiment import ConfigError, Experiment
 
 
-class Split(NamedTuple):
+class DeviceSplit(NamedTuple):
     """Devices by TensorFlow's names, such as `GPU:0`; at least one of each."""
 
     training: tuple[str, ...]
@@ -15,7 +15,7 @@ class Split(NamedTuple):
     """Inference devices, which also hold the unrolls; the first one feeds the first training devices."""
 
 
-def split(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> Split:
+def split_devices(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> DeviceSplit:
     """Assign devices to training and inference.
 
     By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
@@ -44,22 +44,22 @@ def split(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> S
         inference = idle[:1] if idle and len(training) > 1 else training[:1]
     elif inference and not training:
         others = tuple(name for name in available if name not in inference and not name.startswith("CPU"))
-        candidates = [Split(others[:count], inference) for count in range(len(others), 0, -1)]
+        candidates = [DeviceSplit(others[:count], inference) for count in range(len(others), 0, -1)]
         training = next((each.training for each in candidates if not misfit_of(each)), inference)
     elif not training:
         training, inference = (first, first) if first[0].startswith("CPU") else _fastest(available, misfit_of)
-    chosen = Split(training, inference)
+    chosen = DeviceSplit(training, inference)
     misfit = misfit_of(chosen)
     if misfit:
         raise ConfigError(misfit)
     return chosen
 
 
-def _fastest(available: Sequence[str], misfit_of: Callable[[Split], str]) -> Split:
+def _fastest(available: Sequence[str], misfit_of: Callable[[DeviceSplit], str]) -> DeviceSplit:
     """Return the fastest split if a device acts twice as fast as it trains; training devices come last."""
     names, counts = tuple(available), range(1, len(available))
     splits = [
-        Split(names[acting : acting + training], names[:acting])
+        DeviceSplit(names[acting : acting + training], names[:acting])
         for acting in counts
         for training in counts
         if acting + training <= len(names)
@@ -67,11 +67,11 @@ def _fastest(available: Sequence[str], misfit_of: Callable[[Split], str]) -> Spl
     return max(
         (each for each in splits if not misfit_of(each)),
         key=lambda each: (min(2 * len(each.inference), len(each.training)), len(each.training), -len(each.inference)),
-        default=Split(names[:1], names[:1]),
+        default=DeviceSplit(names[:1], names[:1]),
     )
 
 
-def _misfit(chosen: Split, experiment: Experiment, hosts: int) -> str:
+def _misfit(chosen: DeviceSplit, experiment: Experiment, hosts: int) -> str:
     """Return the reason why a split is impossible, in a sentence; empty if it is possible."""
     training, inference = chosen
     num_training, num_inference = (

@@ -1,0 +1,32 @@
+"""The minibatches of a pass over a batch: which sequences and which random numbers each optimizer step gets.
+
+Shapes: M minibatches, R replicas, n sequences in a minibatch of a replica, so B = M R n in a batch.
+"""
+
+import numpy as np
+
+from seed_rl.learner.peers import Peers
+
+
+def draw_minibatches(count: int, sequences: int, generator: np.random.Generator) -> np.ndarray:
+    """Divide the sequences of a replica into `count` equal random parts, int32 [M, n]; a single part is in order."""
+    if count == 1:
+        return np.arange(sequences, dtype=np.int32)[None]
+    return generator.permutation(sequences).astype(np.int32).reshape(count, -1)
+
+
+def draw_seeds(count: int, generator: np.random.Generator, replicas: int, peers: Peers) -> np.ndarray:
+    """Draw a seed for each of `count` steps, int32 [M, 2], to which each replica of this learner adds its number."""
+    seeds = generator.integers(2**31 - replicas * peers.count, size=(count, 2), dtype=np.int32)
+    return seeds + np.int32(replicas * peers.index)
+
+
+def in_batch_order(minibatches: np.ndarray, values: np.ndarray, replicas: int) -> np.ndarray:
+    """Bring the values of the sequences in minibatches, [M, R n], into the order of the batch, [B].
+
+    The result is empty if there are no values, [M, 0], or if the pass ended before its last step.
+    """
+    if not values.size or len(values) < len(minibatches):
+        return np.zeros(0, np.float32)
+    of_replicas = np.concatenate([step.reshape(replicas, -1) for step in values], axis=1)
+    return of_replicas[:, np.argsort(minibatches.ravel())].ravel()

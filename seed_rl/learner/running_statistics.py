@@ -1,0 +1,67 @@
+"""Updates an agent's running statistics, such as those of observations, from each batch before it is learned from."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.agents.base import Agent
+from seed_rl.learner.peers import Peers
+from seed_rl.types import Unroll
+
+
+class RunningStatistics:
+    """Passes an agent the moments of each batch, averaged over replicas and peers."""
+
+    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, peers: Peers):
+        """The agent was built in the scope of the `strategy`, of this process's replicas."""
+        self._agent = agent
+        self._strategy = strategy
+        self._peers = peers
+        self._has_moments, self._is_first = True, True
+        self._compiled_moments = tf.function(self._moments, autograph=False)
+        self._compiled_update = tf.function(self._update, autograph=False)
+
+    def update(self, unroll: Unroll, sequences: int, is_new: bool) -> None:
+        """Update the statistics from a batch if its moments are finite.
+
+        Args:
+          unroll: batch of the update.
+          sequences: number of sequences of this process.
+          is_new: whether no optimizer step has been taken; then the first batch counts twice, see
+            `RunningMoments.update`.
+        """
+        steps = tf.constant(self._agent.unroll_length * sequences * self._peers.count, tf.float32)
+        for _ in range(2 if self._is_first and is_new else 1):
+            if self._has_moments:
+                moments = self.moments(unroll)
+                self._has_moments = bool(tf.nest.flatten(moments))
+            if self._has_moments:
+                self._compiled_update(moments, steps)
+        self._is_first = False
+
+    def moments(self, unroll: Unroll) -> Any:
+        """Return the moments of a batch, a nest without tensors for an agent without statistics."""
+        return self._compiled_moments(unroll)
+
+    def _moments(self, unroll: Unroll) -> Any:
+        # Compiled also on CPUs: one pass over the observations instead of several. TPUStrategy compiles all it runs.
+        compiled = not isinstance(self._strategy, tf.distribute.TPUStrategy)
+        own_moments = tf.function(self._agent.moments, jit_compile=compiled, autograph=False)
+
+        def on_replica(unroll: Unroll) -> Any:
+            moments = own_moments(unroll)
+            if not tf.nest.flatten(moments) or self._strategy.num_replicas_in_sync == 1:
+                return moments
+            return tf.distribute.get_replica_context().all_reduce("mean", moments)
+
+        local = self._strategy.experimental_local_results
+        moments = self._strategy.run(on_replica, (unroll,))
+        return self._peers.mean(tf.nest.map_structure(lambda moment: local(moment)[0], moments))
+
+    def _update(self, moments: Any, steps: tf.Tensor) -> None:
+        def update() -> tf.Tensor:
+            self._agent.update_statistics(moments, steps)
+            return tf.constant(True)
+
+        finite = [tf.reduce_all(tf.math.is_finite(moment)) for moment in tf.nest.flatten(moments)]
+        tf.cond(tf.reduce_all(finite), update, lambda: tf.constant(False))
