@@ -11,11 +11,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed_rl.envs.base import CannotBuild, spec_of
 from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
 from seed_rl.envs.vector.final import final_numbers, final_observations, replaced
-from seed_rl.envs.vector.masks import MASK
+from seed_rl.envs.vector.masks import MASK, packed
+from seed_rl.system.files import explained
 
 _SENT_AS = {
     "int8": "int32",
@@ -162,6 +164,23 @@ class FlatVectorEnv(VectorWrapper):
         for part in self._parts:
             flat[part.name] = part.convert(functools.reduce(lambda tree, key: tree[key], part.path, observation))
         return flat.get("", flat)
+
+
+def sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
+    """Wrap environments so that observations and actions can be sent: flat, with packed action masks.
+
+    Args:
+      env: SAME_STEP environments.
+      name: name of the environments in messages.
+      flattening: further arguments of `FlatVectorEnv`.
+
+    Raises:
+      CannotBuild: a space can't be sent, `keys` are wrong, or an action mask has another size than the actions.
+    """
+    with explained(CannotBuild, name, ValueError):
+        flat = packed(FlatVectorEnv(env, *flattening), name)
+        spec_of(flat)
+    return flat
 
 
 class _Leaf(NamedTuple):

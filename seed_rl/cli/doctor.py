@@ -1,6 +1,6 @@
 """Installation checks that find missing parts and say how to get them."""
 
-import importlib
+import functools
 import os
 import platform
 import resource
@@ -10,14 +10,12 @@ import sys
 import tempfile
 from collections.abc import Callable
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from seed_rl import __version__
 from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
-from seed_rl.envs.vector import pool
 from seed_rl.runs.keepers import keeper_of
 from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system.files import reason, socket_directory
@@ -152,36 +150,13 @@ def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
     return OK, f"{address} is free"
 
 
-def _ffmpeg() -> Result:
-    imageio_ffmpeg = importlib.import_module("imageio_ffmpeg")
+def suite(name: str) -> Result:
+    """Check that environments of a suite can be built with its default settings, as far as packages go."""
     try:
-        return OK, f"{imageio_ffmpeg.get_ffmpeg_version()} (for seed_rl play)"
-    except RuntimeError:
-        return OPTIONAL, "not found, so seed_rl play can't write .mp4: pip install --force-reinstall imageio-ffmpeg"
-
-
-def _suites() -> Result:
-    broken = []
-    for name in registry.names():
-        try:
-            registry.suite(name)
-        except (CannotBuild, ImportError) as error:
-            broken.append(f"{name}: {error}")
-    return (OPTIONAL, "; ".join(broken)) if broken else (OK, ", ".join(registry.names()))
-
-
-def _roms() -> Result:
-    from seed_rl.envs.atari import ATARI_57, games
-
-    missing = sorted(set(ATARI_57) - set(games()))
-    if missing:
-        return OPTIONAL, f"ale-py lacks the ROMs of {', '.join(missing)}: pip install --force-reinstall ale-py"
-    return OK, f"ale-py {metadata.version('ale-py')} with {len(games())} ROMs"
-
-
-def package(module: str, how: str) -> Result:
-    """Check that a module can be found; `how` says how to get it."""
-    return (OK, f"{module} is installed") if find_spec(module) else (OPTIONAL, f"not installed: {how}")
+        registry.suite(name)().check_packages()
+    except (CannotBuild, ImportError) as error:
+        return OPTIONAL, str(error)
+    return OK, "installed"
 
 
 _CHECKS: dict[str, Callable[[], Result]] = {
@@ -196,11 +171,5 @@ _CHECKS: dict[str, Callable[[], Result]] = {
     "open files": open_files,
     "unix sockets": _sockets,
     "port": port,
-    "ffmpeg": _ffmpeg,
-    "suites": _suites,
-    "Atari": _roms,
-    "football": lambda: package("gfootball", "docs/football.md; or pip install envpool"),
-    "EnvPool": lambda: package("envpool", pool.INSTALL),
-    "DeepMind Lab": lambda: package("deepmind_lab", "docs/dmlab.md; docker/Dockerfile"),
-    "Weights & Biases": lambda: package("wandb", "pip install wandb"),
+    **{f"suite {name}": functools.partial(suite, name) for name in registry.names()},
 }

@@ -14,7 +14,7 @@ from gymnasium.wrappers import TimeLimit
 from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.envs.vector import workers
 from seed_rl.envs.vector.final import final_numbers, final_observations
-from seed_rl.envs.vector.workers import MadeByReset, WorkersVectorEnv
+from seed_rl.envs.vector.workers import WorkersVectorEnv
 from tests.support.deadlines import within
 from tests.support.failing_env import EXIT, GO_ON, RAISE, FailingEnv
 
@@ -84,14 +84,6 @@ def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
     env.close()
     env.close()
     assert not psutil.wait_procs(hanging, timeout=within(5))[1]
-
-
-def test_what_is_made_by_the_reset_is_made_in_its_process_alone():
-    spaces = FailingEnv.observation_space, FailingEnv.action_space
-    make = functools.partial(MadeByReset, functools.partial(FailingEnv, not_in=os.getpid()), *spaces)
-    with contextlib.closing(WorkersVectorEnv([make], "the thing")) as env:
-        assert env.reset(seed=3)[0][0, 1] == 3
-        assert env.step(np.array([GO_ON]))[1].tolist() == [1]
 
 
 def test_processes_end_with_the_one_that_steps_them():
