@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import re
 from typing import Annotated, Any, ClassVar
 
 import ale_py
@@ -65,12 +64,8 @@ class Atari(EnvConfig):
     def __post_init__(self):
         super().__post_init__()
         if self.game not in games():
-            # Accept other spellings in the guess: ALE/SpaceInvaders-v5, SpaceInvadersNoFrameskip-v4.
-            words = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d$", "", self.game)
-            guess = did_you_mean(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words), games())
-            raise ValueError(
-                f"Atari.game must be one of {len(games())} ROMs (`seed_rl envs atari`), got {self.game!r}.{guess}"
-            )
+            known, guess = f"{len(games())} ROMs (`seed_rl envs atari`)", did_you_mean(self.game, games())
+            raise ValueError(f"Atari.game must be one of {known}, got {self.game!r}.{guess}")
 
     @classmethod
     def tasks(cls) -> list[str]:

@@ -5,9 +5,7 @@ import os
 import platform
 import resource
 import shutil
-import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any, TypeAlias
@@ -18,7 +16,6 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.runs.keepers import keeper_of
 from seed_rl.runs.run_directory import CannotUse
-from seed_rl.system.files import reason, socket_directory
 from seed_rl.system.machine import cores, described
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.transport.address import AddressError, check_free, parse_address
@@ -132,15 +129,6 @@ def open_files() -> Result:
     return OK, f"at most {soft:,}"
 
 
-def _sockets() -> Result:
-    try:
-        with socket_directory() as directory, socket.socket(socket.AF_UNIX) as probe:
-            probe.bind(os.path.join(directory, "socket"))
-    except OSError as error:
-        return BROKEN, f"can't be created in {tempfile.gettempdir()} ({reason(error)}): set TMPDIR"
-    return OK, f"work in {os.path.dirname(directory)}"
-
-
 def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
     """Check that a learner can listen on an address."""
     try:
@@ -169,7 +157,6 @@ _CHECKS: dict[str, Callable[[], Result]] = {
         "/dev/shm", _SHARED_GB, "needed by environments in worker processes: docker run --shm-size=1g"
     ),
     "open files": open_files,
-    "unix sockets": _sockets,
     "port": port,
     **{f"suite {name}": functools.partial(suite, name) for name in registry.names()},
 }
