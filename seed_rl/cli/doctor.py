@@ -35,7 +35,7 @@ def examine(logdir: str | None = None) -> dict[str, Result]:
 
     The log directory of a planned run is checked as well.
     """
-    findings = {subject: result(check) for subject, check in _CHECKS.items()}
+    findings = {subject: result(check) for subject, check in CHECKS.items()}
     return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings
 
 
@@ -147,7 +147,7 @@ def suite(name: str) -> Result:
     return OK, "installed"
 
 
-_CHECKS: dict[str, Callable[[], Result]] = {
+CHECKS: dict[str, Callable[[], Result]] = {
     "Python": _python,
     "TensorFlow": _tensorflow,
     "packages": _packages,
@@ -160,3 +160,4 @@ _CHECKS: dict[str, Callable[[], Result]] = {
     "port": port,
     **{f"suite {name}": functools.partial(suite, name) for name in registry.names()},
 }
+"""The checks by subject, in order."""

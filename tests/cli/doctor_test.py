@@ -60,7 +60,7 @@ def test_a_gpu_is_named_with_its_versions(monkeypatch):
     monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: {"cuda_version": "12.5.1", "cudnn_version": "9"})
     text = f"{tf.__version__} on GPU:0 (NVIDIA H200, compute capability 9.0, CUDA 12.5.1, cuDNN 9); "
     text += "dtype = 'auto' is mixed_bfloat16: NVIDIA H200 has compute capability 9.0"
-    assert doctor.result(doctor._CHECKS["TensorFlow"]) == (doctor.OK, text)
+    assert doctor.result(doctor.CHECKS["TensorFlow"]) == (doctor.OK, text)
 
 
 def test_the_disk_is_that_of_the_runs(tmp_path, monkeypatch):
