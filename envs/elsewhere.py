@@ -189,11 +189,10 @@ def serve(descriptor: int) -> None:
         while True:
             try:
                 what, arguments = pipe.recv()
-                answer = _answer(env, what, *arguments)
                 if what == "make":
-                    env = at_end.enter_context(contextlib.closing(answer))
-                    spaces = env.single_observation_space, env.single_action_space
-                    answer = (env.num_envs, *spaces, env.metadata["autoreset_mode"])
+                    make, *rest = arguments
+                    env = at_end.enter_context(contextlib.closing(make(*rest)))
+                answer = _answer(env, what, *arguments)
             except EOFError:
                 return
             except (Exception, SystemExit) as error:  # an environment may raise anything
@@ -204,11 +203,10 @@ def serve(descriptor: int) -> None:
 
 def _answer(env: Any, what: str, *arguments: Any) -> Any:
     if what == "make":
-        make, *rest = arguments
-        return make(*rest)
+        return env.num_envs, env.single_observation_space, env.single_action_space, env.metadata["autoreset_mode"]
     if what == "reset":
         return env.reset(seed=arguments[0])[0]
     if what == "step":
         *outputs, info = env.step(arguments[0])
         return *outputs, {name: info[name] for name in ("ended",) if name in info}
-    return getattr(env, what)(*arguments)
+    return env.picture(arguments[0])

@@ -72,6 +72,7 @@ class DMLabEnv(gymnasium.Env):
         if lab is not None:
             lab.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = ""
 
 
 def _start(config: DMLab, folder: str) -> Any:
