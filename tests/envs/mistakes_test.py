@@ -38,16 +38,10 @@ def tried(config):
     ("options", "sentence"),
     [
         ({"observation": "long"}, r"the observation of reset is declared as Box\(.*\), but came as float32\[4\]"),
-        (
-            {"observation": "ragged"},
-            r"of reset is declared as Box\(.*, but came as \[\[0.0\], \[0.0, 0",
-        ),
+        ({"observation": "ragged"}, r"of reset is declared as Box\(.*, but came as \[\[0.0\], \[0.0, 0"),
         ({"observation": "half", "space": "parts"}, r"is declared as Dict\(.*, but came as {'a': array"),
         ({"observation": "half", "space": "two"}, r"is declared as Tuple\(Box"),
-        (
-            {"observation": "seven", "space": "pair"},
-            r"as MultiDiscrete\(\[3 3\]\), but came as array\(\[ 7, -2\]",
-        ),
+        ({"observation": "seven", "space": "pair"}, r"as MultiDiscrete\(\[3 3\]\), but came as array\(\[ 7, -2\]"),
     ],
     ids=str,
 )
@@ -65,10 +59,7 @@ def test_what_can_be_understood_is_accepted():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (
-            {"reset": "long"},
-            r"failed in reset: ValueError: too many values .*observation, _ = self.env.reset",
-        ),
+        ({"reset": "long"}, r"failed in reset: ValueError: too many values .*observation, _ = self.env.reset"),
         ({"step": "ragged"}, r"failed in step: ValueError: not enough values to unpack \(expected 5, got 2\)"),
         ({"reward": "array of two"}, r"failed in step: ValueError: .*reward = float\("),
         ({"make": "exit"}, r"can't be made: SystemExit: 3 \(mistaken_env.py, line \d+: "),
