@@ -84,9 +84,10 @@ class Checked(gymnasium.Wrapper):
         inside: Any = space.items() if isinstance(space, spaces.Dict) else ()
         if isinstance(space, spaces.Tuple):
             inside = enumerate(space)
+        batch: Any = create_empty_array(space, 1)
         try:
             parts = [(f"{part} {key!r}", own, value[key]) for key, own in inside]
-            (batched,) = [None] if parts else concatenate(space, [value], create_empty_array(space, 1))
+            (batched,) = [None] if parts else concatenate(space, [value], batch)
             is_wrong = isinstance(space, _CHOICES) and not space.contains(batched)
         except (LookupError, TypeError, ValueError):
             is_wrong = True
