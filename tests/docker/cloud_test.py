@@ -58,7 +58,7 @@ def test_a_run_executes_what_a_dry_run_prints_and_shows_no_secret(script, secret
     assert sorted(pasted, key=str) == sorted(done, key=str), "the two ends of a pipe run at the same time"
     assert has_no_secret(printed + json.dumps(done))
     assert "breakout" in done[-1]["input"]
-    old_ends, new_starts = printed.index("delete --cascade=foreground"), printed.index("kubectl apply --filename=-")
+    old_ends, new_starts = printed.index("delete --cascade=foreground"), printed.rindex("kubectl apply --filename=-")
     assert old_ends < new_starts, "a new learner starts when the old one has written its checkpoint"
 
 

@@ -14,9 +14,7 @@ from seed_rl.envs.checks import Checked
 from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.pettingzoo import PettingZoo
-from tests.support.deadlines import within
 from tests.support.registered_envs import Counted
-from tests.support.still import counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
 
@@ -133,13 +131,6 @@ def test_findings_are_lines_of_text():
     assert spec.endswith("turn int32[1]; action Discrete(9); action masks of 9 values; 2 players")
     assert re.fullmatch("1 random steps, .* a second, with rewards from 0 to 0", steps)
     assert ends == "0 ends of episodes", "too few steps to say more"
-
-
-def test_an_end_that_is_reported_a_step_late_is_found_once():
-    lines = findings(counted("Next"), within(0.2))
-    _, steps, ends = (int(line.split()[0]) if line[0].isdigit() else 0 for line in lines)
-    assert steps > 20
-    assert abs(steps / 4 - ends) <= 1, "3 steps of an episode on average, and one more"
 
 
 def test_a_picture_is_shown_without_transparency():
