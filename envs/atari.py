@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import re
 from typing import Annotated, Any, ClassVar
 
 import ale_py
@@ -11,11 +10,12 @@ import gymnasium
 import numpy as np
 from ale_py import roms
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorWrapper
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvConfig, Watchable
 from seed_rl.envs.references import read_references
+from seed_rl.envs.vector.final import ConvertedVectorEnv
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.settings import Count, OneOf, UnitInterval, Within, did_you_mean
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -65,12 +65,8 @@ class Atari(EnvConfig):
     def __post_init__(self):
         super().__post_init__()
         if self.game not in games():
-            # Accept other spellings in the guess: ALE/SpaceInvaders-v5, SpaceInvadersNoFrameskip-v4.
-            words = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d$", "", self.game)
-            guess = did_you_mean(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words), games())
-            raise ValueError(
-                f"Atari.game must be one of {len(games())} ROMs (`seed_rl envs atari`), got {self.game!r}.{guess}"
-            )
+            known, guess = f"{len(games())} ROMs (`seed_rl envs atari`)", did_you_mean(self.game, games())
+            raise ValueError(f"Atari.game must be one of {known}, got {self.game!r}.{guess}")
 
     @classmethod
     def tasks(cls) -> list[str]:
@@ -141,7 +137,7 @@ def _console(game: str) -> ale_py.ALEInterface:
     return console
 
 
-class _LinearResize(VectorWrapper):
+class _LinearResize(ConvertedVectorEnv):
     """Resizes screens uint8 [E, 1, H, W] or [E, 1, H, W, 3] to [E, C, S, S] exactly as OpenCV does (`INTER_LINEAR`).
 
     OpenCV itself would be larger than all other packages of an actor.
@@ -157,19 +153,8 @@ class _LinearResize(VectorWrapper):
             _neighbours(length, size) for length in screen
         )
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts new episodes."""
-        screens, info = self.env.reset(seed=seed, options=options)
-        return self._resized(screens), info
-
-    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all environments."""
-        screens, reward, terminated, truncated, info = self.env.step(actions)
-        if "final_obs" in info:
-            info = {**info, "final_obs": self._resized(info["final_obs"])}
-        return self._resized(screens), reward, terminated, truncated, info
-
-    def _resized(self, screens: np.ndarray) -> np.ndarray:
+    def converted(self, observation: np.ndarray, ended: np.ndarray) -> np.ndarray:
+        screens = observation
         if screens.ndim == 5:
             screens = np.moveaxis(screens[:, 0], -1, 1)
         # OpenCV's fixed-point arithmetic: 11-bit weights, one rounding in between and one at the end.

@@ -83,9 +83,6 @@ class EnvConfig(Settings, abc.ABC):
             if module not in sys.modules and importlib.util.find_spec(module) is None:
                 raise CannotBuild(f"{type(self).__name__} needs {module}, which is not installed here: {remedy}")
 
-    without_ends: ClassVar[str] = "if episodes never end, limit their steps"
-    """What to do if no episode ends."""
-
     @property
     def action_repeat(self) -> int:
         """Environment frames per agent step."""
@@ -189,13 +186,12 @@ class ObservationPictures(Watchable):
             drawn unchanged.
 
         Raises:
-          CannotBuild: no tensor in the observation is a picture; `env` is closed.
+          CannotBuild: no tensor in the observation is a picture.
         """
         super().__init__(env)
         space = env.single_observation_space
         parts = dict(space.items()) if isinstance(space, spaces.Dict) else {"": space}
         if not (names := [name for name, part in parts.items() if to_colours is not None or _is_picture(part)]):
-            env.close()
             raise CannotBuild(f"there is nothing to draw: pictures are uint8 [H, W, 1 or 3], observations are {space}")
         self._name = names[0]
         self._to_colours = to_colours or (lambda frame: np.broadcast_to(frame, (*frame.shape[:2], 3)))

@@ -21,7 +21,7 @@ from gymnasium.vector import VectorEnv
 
 from seed_rl.envs import base
 from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, UniformVectorEnv, Watchable
-from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, MixedSpec, choices_of
+from seed_rl.specs import ArraySpec, EnvSpec, choices_of
 from seed_rl.system import children
 from seed_rl.system.files import explained
 from seed_rl.types import EnvOutput
@@ -35,7 +35,6 @@ ENOUGH_STEPS = 1000
 LARGE_FRAME = 1 << 17
 """Bytes of a frame that deserve a warning."""
 _PROBED_STEPS = 5
-_FAR = 1e6  # magnitude of action bounds that deserves a warning
 
 
 def probed_spec(config: EnvConfig) -> EnvSpec:
@@ -52,18 +51,10 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
         spec = base.spec_of(env)
         list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
-    if isinstance(spec.action, ContinuousSpec | MixedSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
-        _log.warning("%s has action bounds %s: initial actions will be that large", config.title, spec.action)
-    for name, part in spec.observation_tensors():
-        if (
-            hasattr(config, "frame_size")
-            and part.dtype == "uint8"
-            and len(part.shape) == 3
-            and part.nbytes > LARGE_FRAME
-        ):
-            what = f"{config.title}: frames {name}".rstrip()
-            setting = f"{type(config).__name__}.frame_size = 84"
-            _log.warning("%s are %s, which are slow to send and to learn from; %s shrinks them", what, part, setting)
+    frames = [part for _, part in spec.observation_tensors() if part.dtype == "uint8" and len(part.shape) == 3]
+    if any(part.nbytes > LARGE_FRAME for part in frames) and hasattr(config, "frame_size"):
+        setting = f"{type(config).__name__}.frame_size = 84"
+        _log.warning("%s has large frames, slow to send and to learn from; %s shrinks them", config.title, setting)
     return spec
 
 
@@ -83,7 +74,7 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
             low, high = min(low, *output.reward), max(high, *output.reward)
         rate = steps / (time.monotonic() - began)
     speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-    limit = "" if ends or steps < ENOUGH_STEPS else f": {config.without_ends}"
+    limit = "" if ends or steps < ENOUGH_STEPS else ": if episodes never end, limit their steps"
     taken = f"{steps} random steps, {speed} a second, with rewards from {low:g} to {high:g}"
     return [f"{spec}{masks}{players}", taken, f"{ends} ends of episodes{limit}"]
 
@@ -198,11 +189,10 @@ def serve(descriptor: int) -> None:
         while True:
             try:
                 what, arguments = pipe.recv()
-                answer = _answer(env, what, *arguments)
                 if what == "make":
-                    env = at_end.enter_context(contextlib.closing(answer))
-                    spaces = env.single_observation_space, env.single_action_space
-                    answer = (env.num_envs, *spaces, env.metadata["autoreset_mode"])
+                    make, *rest = arguments
+                    env = at_end.enter_context(contextlib.closing(make(*rest)))
+                answer = _answer(env, what, *arguments)
             except EOFError:
                 return
             except (Exception, SystemExit) as error:  # an environment may raise anything
@@ -213,11 +203,10 @@ def serve(descriptor: int) -> None:
 
 def _answer(env: Any, what: str, *arguments: Any) -> Any:
     if what == "make":
-        make, *rest = arguments
-        return make(*rest)
+        return env.num_envs, env.single_observation_space, env.single_action_space, env.metadata["autoreset_mode"]
     if what == "reset":
         return env.reset(seed=arguments[0])[0]
     if what == "step":
         *outputs, info = env.step(arguments[0])
         return *outputs, {name: info[name] for name in ("ended",) if name in info}
-    return getattr(env, what)(*arguments)
+    return env.picture(arguments[0])

@@ -6,7 +6,6 @@ import functools
 import importlib
 import json
 import re
-import weakref
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -14,14 +13,12 @@ import gin
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, one_of, spec_of
+from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, one_of
 from seed_rl.envs.checks import Checked, sentences_of
-from seed_rl.envs.vector.masks import packed
-from seed_rl.envs.vector.numbering import numbered
 from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.workers import WorkersVectorEnv
-from seed_rl.envs.vector.wrappers import FlatVectorEnv, SameStep
+from seed_rl.envs.vector.wrappers import SameStep, sendable
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.system.files import explained
@@ -34,9 +31,6 @@ class Gym(EnvConfig):
 
     suite: ClassVar[str] = "gym"
     task_setting: ClassVar[str] = "id"
-    without_ends: ClassVar[str] = (
-        "if episodes never end, register it with `max_episode_steps`, or Gym.options = '{\"max_episode_steps\": 1000}'"
-    )
 
     id: str = "CartPole-v1"
     """The registered id, prefixed with `module:` if a module must be imported first (actors on other machines need
@@ -47,8 +41,7 @@ class Gym(EnvConfig):
     envpool: bool = False
     """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
     options: Annotated[str, JsonObject()] = "{}"
-    """Keyword arguments of the environment, a JSON object. In it `"{index}"` is a number that no other environment on
-    the machine has, from 0 on, and `"{index+5000}"` a port; not with native vector environments."""
+    """Keyword arguments of the environment, a JSON object."""
     wrappers: tuple = ()
     """Wrappers of each environment, the innermost first: `'module:Class'`, or `('module:Class', {'name': value})` with
     keyword arguments, such as `('gymnasium.wrappers:FrameStackObservation', {'stack_size': 4})`. Actors on other
@@ -106,53 +99,33 @@ class Gym(EnvConfig):
         return watched(self.make, 1, self.id, "EnvPool's environments don't render" if self.envpool else "")
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
-        each, held = numbered(self.options, num_envs)
-        with held:
-            options = [own | more_options for own in each]
-            env = make_pool(self.id, num_envs, options[0]) if self.envpool else self._make_gymnasium(options)
-            weakref.finalize(env, held.pop_all().close)
+        options = json.loads(self.options) | more_options
+        env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if mode == AutoresetMode.NEXT_STEP:
             env = SameStep(env)
         elif mode != AutoresetMode.SAME_STEP:
-            env.close()
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
-        with explained(CannotBuild, self.id, ValueError), contextlib.ExitStack() as failed:
-            failed.callback(env.close)
-            flat = packed(FlatVectorEnv(env, self.keys, self.frame_size, self.grayscale), self.id)
-            spec_of(flat)
-            failed.pop_all()
-        return flat
+        return sendable(env, self.id, self.keys, self.frame_size, self.grayscale)
 
-    def _make_gymnasium(self, options: Sequence[dict[str, Any]]) -> VectorEnv:
+    def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()
-        num_envs = len(options)
         if self.vectorization == "vector_entry_point":
             with sentences_of(self.id):
-                return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options[0])
-        checked = [
-            functools.partial(
-                Checked,
-                functools.partial(_make_one, self.id, own, self.wrappers),
-                one_of(index, num_envs, self.id),
-            )
-            for index, own in enumerate(options)
-        ]
+                return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
+        make = functools.partial(_make_one, self.id, options, self.wrappers)
+        names = [one_of(index, num_envs, self.id) for index in range(num_envs)]
+        checked = [functools.partial(Checked, make, name) for name in names]
         if self.vectorization == "async":
             with explained(CannotBuild, f"{self.id} can't have a process for each environment", ValueError):
                 return WorkersVectorEnv(checked, self.id)
-        with contextlib.ExitStack() as made:
-            envs = iter([made.enter_context(contextlib.closing(make())) for make in checked])
-            env = SyncVectorEnv([lambda: next(envs)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
-            made.pop_all()
-        return env
+        return SyncVectorEnv(checked, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> gymnasium.Env:
     """Builds one environment; raises CannotBuild."""
-    with sentences_of(env_id), contextlib.ExitStack() as made:
+    with sentences_of(env_id):
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
-        made.callback(env.close)
         for text in wrappers:
             name, _, arguments = text.partition(" ")
             module, _, attribute = name.partition(":")
@@ -160,7 +133,6 @@ def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> 
             if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):  # a learner may send this name
                 raise CannotBuild(f"{env_id} can't be made: {name} is not a subclass of gymnasium.Wrapper")
             env = kind(env, **json.loads(arguments or "{}"))
-        made.pop_all()
         return env
 
 

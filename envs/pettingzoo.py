@@ -1,9 +1,8 @@
 """Games of PettingZoo: each agent is a player, and so a row."""
 
-import contextlib
 import dataclasses
 import importlib.util
-import weakref
+import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -13,17 +12,15 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
+from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
 from seed_rl.envs.checks import sentences_of
 from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector.games import Game, GamesVectorEnv
-from seed_rl.envs.vector.masks import MASK, named, packed
-from seed_rl.envs.vector.numbering import numbered
+from seed_rl.envs.vector.masks import MASK, named
 from seed_rl.envs.vector.rendering import watched
-from seed_rl.envs.vector.wrappers import FlatVectorEnv
+from seed_rl.envs.vector.wrappers import sendable
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, Within
-from seed_rl.system.files import explained
 
 
 @gin.configurable
@@ -37,9 +34,6 @@ class PettingZoo(EnvConfig):
 
     suite: ClassVar[str] = "pettingzoo"
     task_setting: ClassVar[str] = "env"
-    without_ends: ClassVar[str] = (
-        "if games never end, limit their steps: many take PettingZoo.options = '{\"max_cycles\": 500}'"
-    )
 
     env: str = "classic/tictactoe-v3"
     """A registered id, or a module with a function `parallel_env` or `env`, such as `mpe2.simple_spread_v3`, for which
@@ -47,7 +41,7 @@ class PettingZoo(EnvConfig):
     players: Count = 2
     """Number of the game's agents."""
     options: Annotated[str, JsonObject()] = "{}"
-    """Keyword arguments of the environment, a JSON object, with `"{index}"` as in `Gym.options`."""
+    """Keyword arguments of the environment, a JSON object."""
     keys: tuple[str, ...] = ()
     """Names of the parts of an observation to keep, or of those to drop, with a minus in front, as in `Gym.keys`."""
     roles: tuple[str, ...] = ()
@@ -77,17 +71,11 @@ class PettingZoo(EnvConfig):
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         self.check_rows("the number of environments", num_envs)
         self.check_packages()
-        options, held = numbered(self.options, num_envs // self.players)
-        with held, sentences_of(self.env), contextlib.ExitStack() as made:
-            zoos = [made.enter_context(contextlib.closing(self._make_one(own | more_options))) for own in options]
-            games = [_Zoo(self, zoo) for zoo in zoos]
-            with explained(CannotBuild, self.env, ValueError):
-                how = (self.keys, self.frame_size, self.grayscale, games[0].added)
-                flat = packed(FlatVectorEnv(GamesVectorEnv(games), *how), self.env)
-                spec_of(flat)
-            made.pop_all()
-            weakref.finalize(flat, held.pop_all().close)
-        return flat
+        options = json.loads(self.options) | more_options
+        with sentences_of(self.env):
+            games = [_Zoo(self, self._make_one(options)) for _ in range(num_envs // self.players)]
+        how = self.keys, self.frame_size, self.grayscale, games[0].added
+        return sendable(GamesVectorEnv(games), self.env, *how)
 
     def _make_one(self, options: Mapping[str, Any]) -> Any:
         """Builds one environment of PettingZoo, with its parallel interface if it has one."""

@@ -49,7 +49,6 @@ LAYERS = (
 member of a package a room that nothing else imports: gin files and entry points name agents and suites."""
 
 EXCEPTIONS = {
-    ("seed_rl.cli", "seed_rl.envs.atari"): "`doctor` checks that the games are installed",
     ("seed_rl.envs.mujoco", "seed_rl.envs.gym"): "its tasks are Gymnasium's",
 }
 

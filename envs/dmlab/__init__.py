@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
 from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
-from seed_rl.envs.vector.workers import MadeByReset, WorkersVectorEnv
+from seed_rl.envs.vector.workers import WorkersVectorEnv
 from seed_rl.settings import Count, OneOf, Place, Within
 from seed_rl.specs import EnvSpec
 
@@ -166,5 +166,4 @@ class DMLab(EnvConfig):
             )
         self.check_packages()
         name = f"DeepMind Lab level {self.path} (DMLab.level)"
-        make = functools.partial(MadeByReset, functools.partial(DMLabEnv, self), *self.env_spaces)
-        return WorkersVectorEnv([make] * num_envs, name)
+        return WorkersVectorEnv([functools.partial(DMLabEnv, self)] * num_envs, name)

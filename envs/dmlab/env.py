@@ -1,12 +1,10 @@
 """One level of DeepMind Lab as a Gymnasium environment."""
 
-import contextlib
 import os
 import shutil
 import string
 import tempfile
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -21,7 +19,7 @@ _FRAME, _INSTRUCTION = "RGB_INTERLEAVED", "INSTR"
 
 
 class DMLabEnv(gymnasium.Env):
-    """One level, simulated in the process that creates it.
+    """One level, simulated in the process that resets it.
 
     The simulator has no observation for the end of an episode: the last step repeats the previous frame, and SAME_STEP
     autoreset replaces it.
@@ -31,70 +29,54 @@ class DMLabEnv(gymnasium.Env):
     """
 
     def __init__(self, config: DMLab):
-        """
-        Raises:
-          CannotBuild: the simulator refuses; the message says why.
-        """
         self.observation_space, self.action_space = config.env_spaces
-        self._name = f"DeepMind Lab level {config.path}"
-        self._repeats = config.num_action_repeats
+        self._config = config
         self._actions = np.array(config.actions, np.intc)
         self._observation: Any = None
-        self._folder = tempfile.mkdtemp(prefix="dmlab_temp_folder_")  # for the simulator; removed by `close`
+        self._folder = ""
         self._lab: Any = None
-        try:
-            self._lab = _start(config, self._name, self._folder)
-        finally:
-            if self._lab is None:
-                self.close()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode.
+        """Start an episode; the first time, start the simulator.
 
         Raises:
-          RuntimeError: the simulator failed or is closed.
+          CannotBuild: the simulator refuses; the message says why.
+          RuntimeError: the simulator failed.
         """
         super().reset(seed=None if seed is None else int(seed))
+        if self._lab is None:
+            self._folder = self._folder or tempfile.mkdtemp(prefix="dmlab_temp_folder_")  # removed by `close`
+            self._lab = _start(self._config, self._folder)
         # A Python integer below 2^31: the simulator rejects NumPy integers and truncates larger ones.
         episode_seed = int(self.np_random.integers(2**31)) if seed is None else int(seed) % 2**31
-        with self._simulator(f"reset with seed {episode_seed}") as lab:
-            lab.reset(seed=episode_seed)
-            self._observation = _read(lab)
+        self._lab.reset(seed=episode_seed)
+        self._observation = _read(self._lab)
         return self._observation, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Repeats an action; the reward is the sum over its frames.
+        """Repeat an action; the reward is the sum over its frames.
 
         Raises:
-          RuntimeError: the simulator failed, is closed, or has no episode in progress.
+          RuntimeError: the simulator failed, or has no episode in progress.
         """
-        with self._simulator("stepped") as lab:
-            # A copy, because the simulator reads views incorrectly.
-            reward = lab.step(self._actions[action].copy(), num_steps=self._repeats)
-            running = lab.is_running()
-            if running:
-                self._observation = _read(lab)  # renders, so only once per step
+        # A copy, because the simulator reads views incorrectly.
+        reward = self._lab.step(self._actions[action].copy(), num_steps=self._config.num_action_repeats)
+        running = self._lab.is_running()
+        if running:
+            self._observation = _read(self._lab)  # renders, so only once per step
         return self._observation, reward, not running, False, {}
 
     def close(self) -> None:
-        """Closes the simulator; may be called more than once."""
+        """Close the simulator; calling a closed one would crash the process."""
         lab, self._lab = self._lab, None
         if lab is not None:
             lab.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    @contextlib.contextmanager
-    def _simulator(self, purpose: str) -> Iterator[Any]:
-        """Provides the simulator; its errors are re-raised as sentences that name the level."""
-        try:
-            if self._lab is None:  # calling a closed simulator would crash the process
-                raise RuntimeError("it is closed")
-            yield self._lab
-        except (RuntimeError, ValueError) as error:
-            raise RuntimeError(f"{self._name} can't be {purpose}: {_line(error)}") from error
+        self._folder = ""
 
 
-def _start(config: DMLab, name: str, folder: str) -> Any:
+def _start(config: DMLab, folder: str) -> Any:
+    name = f"DeepMind Lab level {config.path}"
     with explained(CannotBuild, "deepmind_lab can't be loaded", ImportError):
         import deepmind_lab
     settings = {"width": str(config.width), "height": str(config.height)}  # the simulator accepts only strings
@@ -110,25 +92,18 @@ def _start(config: DMLab, name: str, folder: str) -> Any:
             f"{name} can't be started: DMLab.runfiles_path must name the directory of the simulator's files on this "
             f"machine, but there is no {library!r}, which DMLab.renderer = {config.renderer!r} needs"
         )
-    try:
-        deepmind_lab.set_runfiles_path(runfiles)
-        wanted = [_FRAME, _INSTRUCTION] if config.gives_instructions else [_FRAME]
+    deepmind_lab.set_runfiles_path(runfiles)
+    wanted = [_FRAME, _INSTRUCTION] if config.gives_instructions else [_FRAME]
+    with explained(CannotBuild, f"{name} can't be started", RuntimeError, ValueError):
         lab = deepmind_lab.Lab(
             config.path, wanted, config=settings, renderer=config.renderer, level_cache=cache, temp_folder=folder
         )
-    except (RuntimeError, ValueError) as error:
-        raise CannotBuild(f"{name} can't be started: {_line(error)}") from error
     controls = lab.action_spec()
     if [(control["min"], control["max"]) for control in controls] != list(CONTROLS.values()):
         lab.close()
         names = ", ".join(control["name"] for control in controls)
         raise CannotBuild(f"{name} (DMLab.level) has other action components than DMLab.action_set: {names}")
     return lab
-
-
-def _line(error: Exception) -> str:
-    """The simulator's error message on one line; it may contain a Lua traceback."""
-    return " ".join(str(error).split())
 
 
 def _read(lab: Any) -> Any:

@@ -1,14 +1,6 @@
-"""The levels of DMLab-30, and summaries of their human-normalised scores (IMPALA, arXiv:1802.01561).
-
-scores = {name: DMLab(name, held_out=True).human_normalised(mean) for name, mean in mean_returns.items()}
-summary(scores).mean_capped
-"""
+"""The levels of DMLab-30, and their reference scores (IMPALA, arXiv:1802.01561)."""
 
 import pathlib
-from collections.abc import Mapping
-from typing import NamedTuple
-
-import numpy as np
 
 from seed_rl.envs.references import Reference, read_references
 
@@ -61,40 +53,5 @@ def needs_dataset(level: str) -> bool:
 
 def reference_of(level: str) -> Reference | None:
     """The reference scores of a level, given by name or path, or of its test twin; None outside of DMLab-30."""
-    return REFERENCES.get(_scored_in(level))
-
-
-class Summary(NamedTuple):
-    """Statistics of the scores of several levels, in percent."""
-
-    mean: float
-    median: float
-    mean_capped: float
-    """The mean of the scores, each capped at 100: the figure usually reported for DMLab-30."""
-    num_levels: int
-    """Number of levels, 30 for a complete DMLab-30 result."""
-
-
-def summary(scores: Mapping[str, float | None]) -> Summary:
-    """Summarises the scores (percent) of different DMLab-30 levels.
-
-    Raises:
-      ValueError: there are no scores, a level is unknown or occurs twice (as itself and its test twin), or a score is
-        not finite.
-    """
-    levels = {_scored_in(level) for level in scores}
-    if not levels or len(levels) < len(scores) or not levels <= set(REFERENCES):
-        given = ", ".join(sorted(scores)) or "none"
-        raise ValueError(f"expected scores of one or more DMLab-30 levels, each once, got {given}")
-    values = np.array(list(scores.values()), np.float64)
-    if not np.isfinite(values).all():
-        raise ValueError(f"expected finite scores, got {dict(scores)}")
-    return Summary(
-        float(values.mean()), float(np.median(values)), float(np.minimum(values, 100).mean()), num_levels=len(values)
-    )
-
-
-def _scored_in(level: str) -> str:
-    """The name of the level whose reference scores apply."""
     name = level.removeprefix(_FOLDER)
-    return TEST_TWINS.get(name, name)
+    return REFERENCES.get(TEST_TWINS.get(name, name))

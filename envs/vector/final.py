@@ -1,15 +1,17 @@
-"""The last observations of episodes and numbers about them, which SAME_STEP environments return in `info`.
+"""The last observations of episodes and numbers about them, which SAME_STEP environments return in `info`, and wrappers
+that convert observations.
 
 An observation of E environments is an array [E, ...] or a dictionary of such arrays.
 """
 
+import abc
 import itertools
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 _MOST_NUMBERS = 32  # about an episode
@@ -85,3 +87,39 @@ def replaced(observation: Any, which: np.ndarray, new: Any) -> Any:
     copy = np.array(observation)
     copy[which] = new
     return copy
+
+
+class ConvertedVectorEnv(VectorWrapper, abc.ABC):
+    """SAME_STEP environments whose observations are converted, also the last ones of truncated episodes.
+
+    A subclass sets the spaces.
+    """
+
+    @abc.abstractmethod
+    def converted(self, observation: Any, ended: np.ndarray) -> Any:
+        """Convert an observation of E environments.
+
+        Args:
+          observation: an observation [E, ...] of the wrapped environments.
+          ended: bool [E], whether it is the last of an episode.
+        """
+
+    def own_actions(self, actions: Any) -> Any:
+        """Convert actions [E, ...] to those of the wrapped environments; by default, they stay the same."""
+        return actions
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start new episodes."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self.converted(observation, np.zeros(self.num_envs, bool)), info
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all environments with actions [E, ...]."""
+        observation, reward, terminated, truncated, info = self.env.step(self.own_actions(actions))
+        ended = info["ended"].any(axis=0) if "ended" in info else np.zeros(self.num_envs, bool)  # by `SameStep`
+        observation = self.converted(observation, ended)
+        if "final_obs" in info and truncated.any():
+            which = np.flatnonzero(truncated)
+            last = self.converted(final_observations(self.env, info, which), np.ones(len(which), bool))
+            info = {**info, "final_obs": replaced(observation, which, last)}
+        return observation, reward, terminated, truncated, info

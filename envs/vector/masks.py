@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvironmentFailed, spec_of
-from seed_rl.envs.vector.final import final_observations, replaced
+from seed_rl.envs.vector.final import ConvertedVectorEnv
 from seed_rl.specs import LEGAL_ACTIONS, MultiDiscreteSpec, choices_of
 
 MASK = "action_mask"
@@ -38,7 +38,7 @@ def packed(env: VectorEnv, name: str = "an environment") -> VectorEnv:
     return _PackedMasks(env, name, keys) if keys else env
 
 
-class _PackedMasks(VectorWrapper):
+class _PackedMasks(ConvertedVectorEnv):
     """Packs masks of N values, the tensors `keys` of the observation."""
 
     def __init__(self, env: VectorEnv, name: str, keys: list[str]):
@@ -61,23 +61,10 @@ class _PackedMasks(VectorWrapper):
         self.single_observation_space = spaces.Dict(self._rest(env.single_observation_space) | bits)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
-        return self._packed(observation, np.zeros(self.num_envs, bool)), info
+    def own_actions(self, actions: np.ndarray) -> np.ndarray:
+        return np.stack(np.unravel_index(actions, self._combined), -1).astype(np.int32) if self._combined else actions
 
-    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        if self._combined:
-            actions = np.stack(np.unravel_index(actions, self._combined), axis=-1).astype(np.int32)
-        observation, reward, terminated, truncated, info = self.env.step(actions)
-        ended = np.any(info.get("ended", [np.zeros(self.num_envs, bool)]), axis=0)  # by `SameStep`
-        observation = self._packed(observation, ended)
-        if "final_obs" in info and truncated.any():
-            which = np.flatnonzero(truncated)
-            final = self._packed(final_observations(self.env, info, which), np.ones(len(which), bool))
-            info = {**info, "final_obs": replaced(observation, which, final)}
-        return observation, reward, terminated, truncated, info
-
-    def _packed(self, observation: Any, ended: np.ndarray) -> dict[str, Any]:
+    def converted(self, observation: Any, ended: np.ndarray) -> dict[str, Any]:
         legal = np.concatenate([np.reshape(observation[key], (len(ended), -1)) for key in self._keys], axis=1) == 1
         possible = np.logical_or.reduceat(legal, self._starts, axis=1).all(axis=1) | ended
         if not possible.all():

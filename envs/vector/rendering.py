@@ -27,9 +27,8 @@ def watched(make: Callable[..., VectorEnv], num_envs: int, name: str, reason: st
             return _RenderedPictures(make(num_envs, render_mode="rgb_array"))
     except CannotBuild as error:
         reason = str(error)
-    env = make(num_envs)
     try:
-        return ObservationPictures(env)
+        return ObservationPictures(make(num_envs))
     except CannotBuild as error:
         raise CannotBuild(f"{name} can't be filmed: {reason}; and {error}") from error
 
@@ -40,32 +39,17 @@ class _RenderedPictures(Watchable):
     def __init__(self, env: VectorEnv):
         """
         Raises:
-          CannotBuild: the environment can't render, at least on this machine; `env` is closed.
+          CannotBuild: the environment can't render, at least on this machine.
         """
         super().__init__(env)
         try:
             self.picture(env.reset(seed=0)[0])
         except Exception as error:  # rendering may raise anything
-            env.close()
             raise CannotBuild(str(failure("rendering fails", error))) from error
 
     def picture(self, observation: Any) -> np.ndarray:
         frames = self.env.render()
-        return _coloured(None if frames is None else frames[0])
-
-
-def _coloured(frame: Any) -> np.ndarray:
-    """Converts a rendered picture, possibly grey, with transparency, or of floats in [0, 1], to uint8 [H, W, 3].
-
-    Raises:
-      CannotBuild: the frame is not a picture.
-    """
-    frame = np.asarray(frame[-1] if isinstance(frame, list) and frame else frame)
-    if frame.ndim == 2:
-        frame = frame[..., np.newaxis]
-    if frame.dtype.kind not in "fiub" or frame.ndim != 3 or frame.shape[2] not in (1, 3, 4) or not frame.size:
-        came = "nothing" if frame.dtype == object else f"{frame.dtype}{list(frame.shape)}"
-        raise CannotBuild(f"render must return a picture, an array [H, W, 3], but returned {came}")
-    if frame.dtype.kind in "fb" and frame.max() <= 1:
-        frame = frame * np.float32(255)
-    return np.array(np.broadcast_to(np.clip(frame[..., :3], 0, 255), (*frame.shape[:2], 3)), np.uint8)
+        frame = np.asarray(None if frames is None else frames[0])
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
+            raise CannotBuild(f"render must return a picture, uint8 [H, W, 3], but returned {frame.dtype}{frame.shape}")
+        return frame[..., :3].copy()  # without transparency

@@ -70,29 +70,6 @@ class WorkersVectorEnv(AsyncVectorEnv):
             pipe.close()
 
 
-class MadeByReset(gymnasium.Env):
-    """An environment that is made in the first reset, and so not in the process that only reads its spaces."""
-
-    def __init__(self, make: Callable[[], gymnasium.Env], observation_space: Any, action_space: Any):
-        self.observation_space, self.action_space = observation_space, action_space
-        self._make = make
-        self._env: Any = None
-
-    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
-        self._env = self._env or self._make()
-        return self._env.reset(**arguments)
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take a step."""
-        return self._env.step(action)
-
-    def close(self) -> None:
-        """Close the environment, if there is one."""
-        if self._env is not None:
-            self._env.close()
-
-
 def _made(parent: int, make: Callable[[], gymnasium.Env]) -> gymnasium.Env:
     if os.getpid() != parent:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end

@@ -11,11 +11,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed_rl.envs.base import CannotBuild, spec_of
 from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
-from seed_rl.envs.vector.final import final_numbers, final_observations, replaced
-from seed_rl.envs.vector.masks import MASK
+from seed_rl.envs.vector.final import ConvertedVectorEnv, final_numbers, final_observations, replaced
+from seed_rl.envs.vector.masks import MASK, packed
+from seed_rl.system.files import explained
 
 _SENT_AS = {
     "int8": "int32",
@@ -94,7 +96,7 @@ class RepeatedActions(VectorWrapper):
         return observation, reward, *ends, {**info, **finals}
 
 
-class FlatVectorEnv(VectorWrapper):
+class FlatVectorEnv(ConvertedVectorEnv):
     """Flattens observations to one Box or a flat Dict of Boxes, and actions to a vector, with choices from 0 on.
 
     Observations:
@@ -141,27 +143,32 @@ class FlatVectorEnv(VectorWrapper):
         self.single_action_space, self._to_action = flat_actions(env.single_action_space)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts new episodes."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        return self._flatten(observation), info
-
-    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all environments with actions [E, ...]."""
-        observation, reward, terminated, truncated, info = self.env.step(self._to_action(actions))
-        flat = self._flatten(observation)
-        if "final_obs" in info and truncated.any():
-            which = np.flatnonzero(truncated)
-            final = self._flatten(final_observations(self.env, info, which))
-            info = {**info, "final_obs": replaced(flat, which, final)}
-        return flat, np.asarray(reward, np.float64), terminated, truncated, info
+    def own_actions(self, actions: np.ndarray) -> Any:
+        return self._to_action(actions)
 
     @np.errstate(over="ignore")  # what is too large for float32 becomes infinity
-    def _flatten(self, observation: Any) -> Any:
+    def converted(self, observation: Any, ended: np.ndarray) -> Any:
         flat = {}
         for part in self._parts:
             flat[part.name] = part.convert(functools.reduce(lambda tree, key: tree[key], part.path, observation))
         return flat.get("", flat)
+
+
+def sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
+    """Wrap environments so that observations and actions can be sent: flat, with packed action masks.
+
+    Args:
+      env: SAME_STEP environments.
+      name: name of the environments in messages.
+      flattening: further arguments of `FlatVectorEnv`.
+
+    Raises:
+      CannotBuild: a space can't be sent, `keys` are wrong, or an action mask has another size than the actions.
+    """
+    with explained(CannotBuild, name, ValueError):
+        flat = packed(FlatVectorEnv(env, *flattening), name)
+        spec_of(flat)
+    return flat
 
 
 class _Leaf(NamedTuple):

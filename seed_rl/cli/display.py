@@ -4,18 +4,18 @@ import collections
 import contextlib
 import dataclasses
 import math
-import os
 import sys
-import termios
 import time
 from collections.abc import Mapping, Sequence
 from typing import Self, TextIO
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.control import Control
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
+from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
@@ -35,7 +35,6 @@ _LOSSES = 4  # loss terms shown next to the total
 _VARIES_AFTER = {"milestone": ",", "learning": ":"}
 """Separators after which a status has numbers that change with every row."""
 _RATE_SECONDS = 60.0
-_LOCAL_MODES = 3  # index into the list returned by termios.tcgetattr
 
 
 def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
@@ -64,20 +63,6 @@ def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]]
     return ""
 
 
-def echo_control_characters(wanted: bool) -> bool:
-    """Set whether the terminal echoes `^C`, which would break the panel; return the previous setting."""
-    try:
-        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
-            return False  # changing the terminal from the background would stop this process
-        attributes = termios.tcgetattr(sys.stdin)
-        before = bool(attributes[_LOCAL_MODES] & termios.ECHOCTL)
-        attributes[_LOCAL_MODES] = attributes[_LOCAL_MODES] & ~termios.ECHOCTL | (termios.ECHOCTL if wanted else 0)
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, attributes)
-        return before
-    except (OSError, ValueError, termios.error):  # stdin is closed or not a terminal
-        return False
-
-
 @dataclasses.dataclass(eq=False)
 class RunDisplay:
     """Shows the latest row of metrics and the bottleneck of the run.
@@ -100,8 +85,9 @@ class RunDisplay:
         self._status: dict[str, str] = {}
         self._recent: collections.deque[tuple[float, float]] = collections.deque()  # seconds and frames of rows
         self._printed = {"learning": "", "milestone": ""}
+        self._drawn = 0, 0  # width and height of the panel
         self._monitor = LearningMonitor()
-        self._echo, self._width, self._updates = False, 0, False
+        self._updates = False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         console = Console(file=self.stream, highlight=False)
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
@@ -110,7 +96,6 @@ class RunDisplay:
 
     def __enter__(self) -> Self:
         if self._live:
-            self._echo = echo_control_characters(False)
             with contextlib.suppress(OSError):
                 self._live.start(refresh=True)
         return self
@@ -120,8 +105,6 @@ class RunDisplay:
             self._live.transient = not self._row  # remove the panel if it never showed a row
             with contextlib.suppress(OSError):
                 self._live.stop()
-            if self._echo:
-                echo_control_characters(True)
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
@@ -136,18 +119,17 @@ class RunDisplay:
                 curve.append(row[key])
         with contextlib.suppress(OSError):
             if self._live:
-                self._erase_wrapped(self._live)
+                self._erase_wrapped(self._live.console)
                 self._live.refresh()
             elif not self.quiet:
                 now = time.strftime("%H:%M:%S")
                 print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
 
-    def _erase_wrapped(self, live: Live) -> None:
-        """Let the next refresh erase all lines of the panel, which a narrower terminal has wrapped."""
-        before, self._width = self._width, live.console.width
-        drawn = live._live_render
-        if before > self._width and drawn._shape:
-            drawn._shape = (self._width, drawn._shape[1] * math.ceil(before / self._width))
+    def _erase_wrapped(self, console: Console) -> None:
+        """Erase the lines that the panel has had in addition since a narrower terminal wrapped it."""
+        width, height = self._drawn
+        added = height * (math.ceil(width / console.width) - 1)
+        console.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * added))
 
     def _is_done(self, row: Mapping[str, float]) -> bool:
         return row["env_frames"] >= self._total_frames
@@ -240,7 +222,9 @@ class RunDisplay:
         else:
             grid.add_row("starting", "the first metrics appear in a few seconds")
         grid.add_row("stored in", Text(self.logdir))
-        yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
+        panel = Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
+        self._drawn = options.max_width, len(console.render_lines(panel, options))
+        yield panel
 
     def _add_rows(self, grid: Table, options: ConsoleOptions) -> None:
         row = self._row

@@ -1,26 +1,21 @@
 """Installation checks that find missing parts and say how to get them."""
 
-import importlib
+import functools
 import os
 import platform
 import resource
 import shutil
-import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from seed_rl import __version__
 from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
-from seed_rl.envs.vector import pool
 from seed_rl.runs.keepers import keeper_of
 from seed_rl.runs.run_directory import CannotUse
-from seed_rl.system.files import reason, socket_directory
 from seed_rl.system.machine import cores, described
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.transport.address import AddressError, check_free, parse_address
@@ -40,7 +35,7 @@ def examine(logdir: str | None = None) -> dict[str, Result]:
 
     The log directory of a planned run is checked as well.
     """
-    findings = {subject: result(check) for subject, check in _CHECKS.items()}
+    findings = {subject: result(check) for subject, check in CHECKS.items()}
     return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings
 
 
@@ -134,15 +129,6 @@ def open_files() -> Result:
     return OK, f"at most {soft:,}"
 
 
-def _sockets() -> Result:
-    try:
-        with socket_directory() as directory, socket.socket(socket.AF_UNIX) as probe:
-            probe.bind(os.path.join(directory, "socket"))
-    except OSError as error:
-        return BROKEN, f"can't be created in {tempfile.gettempdir()} ({reason(error)}): set TMPDIR"
-    return OK, f"work in {os.path.dirname(directory)}"
-
-
 def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
     """Check that a learner can listen on an address."""
     try:
@@ -152,39 +138,16 @@ def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
     return OK, f"{address} is free"
 
 
-def _ffmpeg() -> Result:
-    imageio_ffmpeg = importlib.import_module("imageio_ffmpeg")
+def suite(name: str) -> Result:
+    """Check that environments of a suite can be built with its default settings, as far as packages go."""
     try:
-        return OK, f"{imageio_ffmpeg.get_ffmpeg_version()} (for seed_rl play)"
-    except RuntimeError:
-        return OPTIONAL, "not found, so seed_rl play can't write .mp4: pip install --force-reinstall imageio-ffmpeg"
+        registry.suite(name)().check_packages()
+    except (CannotBuild, ImportError) as error:
+        return OPTIONAL, str(error)
+    return OK, "installed"
 
 
-def _suites() -> Result:
-    broken = []
-    for name in registry.names():
-        try:
-            registry.suite(name)
-        except (CannotBuild, ImportError) as error:
-            broken.append(f"{name}: {error}")
-    return (OPTIONAL, "; ".join(broken)) if broken else (OK, ", ".join(registry.names()))
-
-
-def _roms() -> Result:
-    from seed_rl.envs.atari import ATARI_57, games
-
-    missing = sorted(set(ATARI_57) - set(games()))
-    if missing:
-        return OPTIONAL, f"ale-py lacks the ROMs of {', '.join(missing)}: pip install --force-reinstall ale-py"
-    return OK, f"ale-py {metadata.version('ale-py')} with {len(games())} ROMs"
-
-
-def package(module: str, how: str) -> Result:
-    """Check that a module can be found; `how` says how to get it."""
-    return (OK, f"{module} is installed") if find_spec(module) else (OPTIONAL, f"not installed: {how}")
-
-
-_CHECKS: dict[str, Callable[[], Result]] = {
+CHECKS: dict[str, Callable[[], Result]] = {
     "Python": _python,
     "TensorFlow": _tensorflow,
     "packages": _packages,
@@ -194,13 +157,7 @@ _CHECKS: dict[str, Callable[[], Result]] = {
         "/dev/shm", _SHARED_GB, "needed by environments in worker processes: docker run --shm-size=1g"
     ),
     "open files": open_files,
-    "unix sockets": _sockets,
     "port": port,
-    "ffmpeg": _ffmpeg,
-    "suites": _suites,
-    "Atari": _roms,
-    "football": lambda: package("gfootball", "docs/football.md; or pip install envpool"),
-    "EnvPool": lambda: package("envpool", pool.INSTALL),
-    "DeepMind Lab": lambda: package("deepmind_lab", "docs/dmlab.md; docker/Dockerfile"),
-    "Weights & Biases": lambda: package("wandb", "pip install wandb"),
+    **{f"suite {name}": functools.partial(suite, name) for name in registry.names()},
 }
+"""The checks by subject, in order."""

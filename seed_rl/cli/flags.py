@@ -5,7 +5,6 @@ A declared flag is a function that defines it in the `FlagValues` of a command:
     EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -37,6 +36,7 @@ boolean = _declare(flags.DEFINE_boolean)
 choice = _declare(flags.DEFINE_enum)
 comma_separated = _declare(flags.DEFINE_list)
 repeated = _declare(flags.DEFINE_multi_string)
+number = _declare(flags.DEFINE_float)
 string = _declare(flags.DEFINE_string)
 
 
@@ -68,51 +68,12 @@ def integer(name: str, default: int | None, text: str, auto: bool = False, **bou
 
 class _Integer(flags.IntegerParser):
     def convert(self, argument: Any) -> int:
-        value = whole_number(str(argument))
-        _check(self, value)
-        return value
+        return whole_number(str(argument))
 
 
 class _IntegerOrAuto(_Integer):
     def parse(self, argument: Any) -> Any:
         return AUTO if argument == AUTO else super().parse(argument)
-
-
-class _Float(flags.FloatParser):
-    def convert(self, argument: Any) -> float:
-        try:
-            value = float(argument)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise ValueError("expected a finite number")
-        _check(self, value)
-        return value
-
-
-def _check(parser: Any, value: float) -> None:
-    """Check the bounds before absl, which names them in another style."""
-    low, high = parser.lower_bound, parser.upper_bound
-    if parser.is_outside_bounds(value):
-        least = "positive" if low == POSITIVE else f"at least {low:g}"
-        raise ValueError(f"must be {least if high is None else f'in [{low}, {high}]'}")
-
-
-def directory(name: str, text: str) -> Flag:
-    """Declare a flag without default for a non-empty path."""
-    return _declare(flags.DEFINE)(_Directory(), name, None, text)
-
-
-class _Directory(flags.ArgumentParser):
-    def parse(self, argument: str) -> str:
-        if not argument:
-            raise ValueError("must name a directory")
-        return argument
-
-
-def number(name: str, default: float | None, text: str, lower_bound: float | None = None) -> Flag:
-    """Declare a flag for a finite number (plain absl flags accept `nan` and `inf`)."""
-    return _declare(flags.DEFINE)(_Float(lower_bound), name, default, text)
 
 
 OF_ALL_COMMANDS = (

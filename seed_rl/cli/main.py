@@ -28,7 +28,7 @@ from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
 from seed_rl.system.entry_points import declared
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
-from seed_rl.system.files import explained, reason
+from seed_rl.system.files import explained
 from seed_rl.system.native_output import CannotLoad
 from seed_rl.system.signals import OF_SCHEDULERS
 from seed_rl.transport.address import AddressError
@@ -74,16 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         stdout.register(sys.stdout, 0)
         if not stdout.poll(0):  # stdout still has a reader, unlike in `| head -1`: another pipe broke
             raise
-        _discard_stdout()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # lets the flush at exit succeed
         return 128 + signal.SIGPIPE
-    except OSError:
-        try:
-            print(flush=True)
-        except OSError as error:  # on a full disk, say
-            print(f"seed_rl: standard output can't be written: {reason(error)}", file=sys.stderr)
-            _discard_stdout()
-            return FAILURE
-        raise  # another file
     except ModuleNotFoundError as error:
         if importlib.util.find_spec("tensorflow"):
             raise
@@ -92,11 +84,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return USAGE_ERROR
-
-
-def _discard_stdout() -> None:
-    """Let the flush at exit succeed."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _main(arguments: list[str]) -> int:

@@ -17,6 +17,7 @@ from typing import IO, Any
 import gin
 
 from seed_rl.agents.config import AgentConfig
+from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
@@ -156,14 +157,23 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str, setting: str
     except Exception as error:  # gin and imported modules may raise anything
         unknown = "; a class is known once a file or binding imports its module, as `import seed_rl.envs.gym` does"
         hint = unknown if "No configurable matching" in str(error) else ""
-        known = {
-            f"{group.__name__}.{field.name}" for group in subclasses(Settings) for field in dataclasses.fields(group)
-        }
-        guess = did_you_mean(setting, known) if setting not in known else ""
+        guess = _guess(setting)
         words = without_gin(error).rstrip(".") + hint
         raise ConfigError(f"{prefix}{words}{guess and '.'}{guess}") from error
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _guess(setting: str) -> str:
+    """ " Did you mean X?" with the setting most like an unknown one; empty if it is known, or if none is similar."""
+    known = {f"{group.__name__}.{field.name}" for group in subclasses(Settings) for field in dataclasses.fields(group)}
+    tasks = {suite.__name__: suite.task_setting for suite in subclasses(EnvConfig)}
+    group, _, name = setting.partition(".")
+    if setting in known:
+        return ""
+    if tasks.get(group) and name in ("env", "env_id", "name", *tasks.values()):
+        setting = f"{group}.{tasks[group]}"
+    return did_you_mean(setting, known)
 
 
 def _refuse_unused_scopes(bindings: str) -> None:

@@ -20,7 +20,6 @@ from seed_rl.experiment import config_files
 from seed_rl.runs import run
 
 CATCH = "--gin_file=catch/vtrace"
-DIGITS = "9" * 5000
 
 
 @pytest.mark.parametrize(
@@ -28,54 +27,37 @@ DIGITS = "9" * 5000
     [
         ("trian", r"unknown command 'trian'; commands are train, learner, actor, .*\. Did you mean 'train'\?"),
         ("train --logdri=x", "Unknown command line flag 'logdri'. Did you mean: logdir"),
-        (f"train {CATCH} --num_actors=two", "flag --num_actors=two: expected a whole number such as"),
-        (f"train {CATCH} --total_frames=1e999999999", "a whole number such as 300000, 300k, 10M or 1e6"),
-        (f"train {CATCH} --target_return=nan", "flag --target_return=nan: expected a finite"),
-        (f"train {CATCH} --max_minutes=-1", "flag --max_minutes=-1: must be at least 0$"),
-        ("eval --logdir=x --seed=3G", r"flag --seed=3G: must be in \[0, 2147483647\]$"),
+        (f"train {CATCH} --max_minutes=-1", "flag --max_minutes=-1: -1.0 is not a non-negative number$"),
+        ("eval --logdir=x --seed=3G", r"flag --seed=3G: 3000000000 is not an integer in the range \[0, 2147483647\]$"),
         (f"train {CATCH} --agent=ddpg", "flag --agent=ddpg: value should be one of <ppo|pqn|"),
         (f"train {CATCH} more", r"unexpected argument \(flags begin with --\): no gin file 'more'$"),
         ("train catch/vtracy", r"begin with --\): no gin file 'catch/vtracy'. Did you mean 'catch/vtrace'\?$"),
-        ("learner catch/vtrace --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("doctor more", r"unexpected argument 'more' \(flags begin with --\)$"),
-        (f"train {CATCH} --logdir=", "flag --logdir=: must name a directory"),
         (f"train {CATCH} --logdir={__file__}", "cli_test.py is a file, expected a directory"),
         ("train", "--gin_file is required: a path, or one of atari/.*, atari/vtrace, "),
         ("train --logdir=nowhere", "--gin_file is required, because nowhere is no directory of a run to continue$"),
-        ("train --gin_file=catch/vtracy", r"no gin file 'catch/vtracy'\. Did you mean 'catch/vtrace'\?$"),
-        ("configs catch/vtrace.gim", r"no gin file 'catch/vtrace.gim'\. Did you mean 'catch/vtrace'\?$"),
         ("train --gin_file=nothing", "no gin file 'nothing'; expected a path or one of atari/.*, catch/vtrace, "),
-        ("train --gin_file=/proc", "expected a gin file, but /proc is a directory$"),
-        ("train --gin_file=", "no gin file ''; expected a path or one of"),
         ("configs catch", "expected a gin file, but catch is a directory with catch/r2d2, catch/vtrace$"),
         ("envs ataro", r"no environment suite named 'ataro' .*\. Did you mean 'atari'\?$"),
         ("envs atari xyz", r"no environment suite named 'xyz' is installed here \(known: atari, .*\)$"),
-        ("envs check Nope-v1 --options={}x", r"Gym.options must be a JSON object, got '{}x': .*\(char 2\)$"),
         ('envs check Nope-v1 catch --options={"a":1}', "--options is only for Gymnasium env.*; catch is a suite"),
         (f"train --gin_file={sys.executable}", f"{sys.executable} is not a gin file: it is not UTF-8"),
-        ("train --gin_file=dmlab/small", "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
         (
             f"train {CATCH} --gin_param=Vtrac.discount=1",
             r"matching 'Vtrac'; a class.*does\. Did you mean 'VTrace.discount'",
         ),
         (f"train {CATCH} --gin_param=VTrace.hiden=1", r"named 'hiden'\. Did you mean 'VTrace.hidden'\?$"),
-        (
-            f"train {CATCH} --gin_param=VTrace.core=nets.mine:NotALayer",
-            "VTrace.core = 'nets.mine:NotALayer': there is no module nets; is its directory on PYTHONPATH",
-        ),
+        ("configs gym/any --gin_param=Gym.env=Acrobot-v1", r"named 'env'\. Did you mean 'Gym.id'\?$"),
         (f"train {CATCH} --gin_param=oops", "'oops': Couldn't parse statement"),
-        (f"train {CATCH} --total_frames={DIGITS}", "expected a whole number such as"),
         (f"learner {CATCH} --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
         ("actor --server_address=localhost", "localhost"),
         ("eval", "expected a single policy: --logdir, the log directory of a run"),
         ("eval --logdir=nowhere", "nowhere is not the log directory of a run: nowhere/config.json is missing"),
         ("eval --logdir=x --output=nowhere/x", "--output nowhere/x can't be written: there is no directory nowhere"),
-        ("eval --logdir=nowhere --output=/dev/null", "nowhere is not the log directory of a run"),
         ("eval --logdir=x --output=/tmp", "--output /tmp can't be written: it is a directory"),
         ("eval a --logdir=b", "give either log directories, possibly with --checkpoint=best, or --logdir"),
         ("eval a b --output=c", "--output is for a single run; several runs write evaluation.json into"),
         ("plot", "expected at least one log directory"),
-        ("plot x --output=gs://bucket/x.png", "x.png can't be written: there is no directory gs://bucket"),
         ("plot x --output=curve", "--output files must have an extension, such as .png, .svg or .pdf, got curve"),
     ],
 )
@@ -140,18 +122,6 @@ def test_help_shows_arguments_flags_and_an_example(command, capsys):
     assert max(map(len, out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [
-        ("train", "--server_address Address for actors; default: a unix socket."),
-        ("eval", "evaluation.json in the log directory, or the working directory if the policy is elsewhere, as in a"),
-    ],
-)
-def test_help_names_the_values_that_a_flag_takes_and_has(command, text, capsys):
-    assert main([command, "--help"]) == 0
-    assert text in " ".join(capsys.readouterr().out.split())
-
-
 def test_overview(capsys):
     assert main([]) == 2
     assert main(["--help"]) == 0
@@ -168,26 +138,13 @@ def test_a_reader_that_leaves_is_no_error():
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-@pytest.mark.parametrize("arguments", [["-m", "seed_rl", "configs"], ["-u", "-m", "seed_rl", "--version"]], ids=str)
-def test_a_full_disk_behind_standard_output_is_a_sentence(arguments):
-    command = [sys.executable, *arguments]
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    sentence = "seed_rl: standard output can't be written: No space left on device\n"
-    assert (done.returncode, done.stderr) == (1, sentence)
-
-
-@pytest.mark.parametrize("arguments", [["eval", "--logdir=."], ["configs"]], ids=str)
-def test_ctrl_c_ends_a_command_with_a_line(arguments, monkeypatch, capsys):
-    """Where the process spends its time: in loading TensorFlow, say."""
+def test_ctrl_c_ends_a_command_with_a_line(monkeypatch, capsys):
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(policies.checkpoints, "find", lambda *arguments: "")
-    monkeypatch.setattr(policies, "load_tensorflow", interrupted)
     monkeypatch.setattr(config_files, "summary", interrupted)
-    monkeypatch.setattr(sys, "argv", ["seed_rl", *arguments])
+    monkeypatch.setattr(sys, "argv", ["seed_rl", "configs"])
     assert __main__.main() == 128 + signal.SIGINT
     assert capsys.readouterr() == ("", "seed_rl: interrupted\n")
 

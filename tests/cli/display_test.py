@@ -122,13 +122,16 @@ def test_before_the_first_update_the_display_says_what_happens(monkeypatch):
         assert second.startswith("connected: ")
 
 
-def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_completely():
+def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_completely(monkeypatch):
+    monkeypatch.delenv("COLUMNS")
     stream = Terminal()
+    monkeypatch.setattr(os, "get_terminal_size", lambda *unused: os.terminal_size((columns, 24)))
+    columns = 80
     with RunDisplay(EXPERIMENT, "runs/pong", stream=stream) as progress:
         progress.show(ROW)
         lines = stream.getvalue().rpartition("╭")[2].count("\n") + 1
         before = stream.getvalue()
-        progress._live.console.width = 60
+        columns = 60
         progress.show(ROW)
         assert stream.getvalue().removeprefix(before).count("\x1b[1A") == 2 * lines - 1
 
@@ -178,7 +181,7 @@ def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
         file.close()
 
 
-@pytest.mark.parametrize(("width", "encoding"), [(30, "utf-8"), (60, "ascii"), (200, "utf-8")])
+@pytest.mark.parametrize(("width", "encoding"), [(30, "utf-8"), (60, "ascii")])
 def test_a_panel_fits_its_terminal(width, encoding):
     logdir = "/a/very/long/path/" * 9 + "pong[bold]"
     for rows in ([], [ROW], [ROW | {"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}], [DONE]):

@@ -1,4 +1,4 @@
-"""The checks of the doctor, and the list of experiments."""
+"""The checks of the doctor."""
 
 import os
 import resource
@@ -10,15 +10,13 @@ from seed_rl.cli import doctor
 from seed_rl.cli.main import main
 
 
-def test_everything_that_a_run_needs_is_there_and_findings_are_lines_that_say_how_to_get_missing_parts():
+def test_everything_that_a_run_needs_is_there_and_findings_are_lines():
     findings = doctor.examine()
-    for subject in ("Python", "TensorFlow", "packages", "machine", "unix sockets", "suites", "Atari"):
+    for subject in ("Python", "TensorFlow", "packages", "machine", "suite atari", "suite gym"):
         assert findings[subject][0] == doctor.OK, findings[subject]
-    assert set(findings) >= {"disk", "shared memory", "open files", "port", "ffmpeg", "football", "DeepMind Lab"}
+    assert set(findings) >= {"disk", "shared memory", "open files", "port", "suite dmlab"}
     assert all(": " in text for state, text in findings.values() if state != doctor.OK), findings
     assert all("\n" not in text for _, text in findings.values())
-    of_any_length = ("Python", "disk", "suites")
-    assert max(len(text) for subject, (_, text) in findings.items() if subject not in of_any_length) <= 100
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def test_a_lack_is_reported_with_a_remedy(taken):
     for (state, text), sentence in (
         (doctor.room("/", 1e9, "elsewhere"), "GB free in /: elsewhere"),
         (doctor.room("/nowhere", 0.1, "elsewhere"), "/nowhere is not writable: elsewhere"),
-        (doctor.package("no_such_package_of_anybody", "pip install it"), "not installed: pip install it"),
+        (doctor.suite("nowhere"), "no environment suite named 'nowhere'"),
         (doctor.port(taken), "choose another --server_address"),
         (doctor.open_files(), "at most 512; a learner with a thousand actors needs more: ulimit -n "),
     ):
@@ -62,7 +60,7 @@ def test_a_gpu_is_named_with_its_versions(monkeypatch):
     monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: {"cuda_version": "12.5.1", "cudnn_version": "9"})
     text = f"{tf.__version__} on GPU:0 (NVIDIA H200, compute capability 9.0, CUDA 12.5.1, cuDNN 9); "
     text += "dtype = 'auto' is mixed_bfloat16: NVIDIA H200 has compute capability 9.0"
-    assert doctor.result(doctor._CHECKS["TensorFlow"]) == (doctor.OK, text)
+    assert doctor.result(doctor.CHECKS["TensorFlow"]) == (doctor.OK, text)
 
 
 def test_the_disk_is_that_of_the_runs(tmp_path, monkeypatch):
@@ -77,14 +75,6 @@ def test_a_check_that_fails_does_not_end_the_examination():
         raise OSError("libsomething.so:\nno such file")
 
     assert doctor.result(broken) == (doctor.BROKEN, "OSError: libsomething.so: no such file")
-
-
-def test_the_list_of_experiments_has_a_line_each_that_fits_100_columns(capsys):
-    assert main(["configs"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 15
-    assert all(len(line) <= 100 and line.endswith(".") for line in lines), [x for x in lines if len(x) > 100]
-    assert "  Pong with V-trace, sized for two cores." in next(line for line in lines if "vtrace_pong" in line)
 
 
 def test_a_place_that_cannot_be_used_for_a_run_is_reported(capsys):

@@ -38,19 +38,3 @@ def test_the_panel_is_there_once_in_its_last_state_below_the_log_and_never_torn_
     assert len(lines) > 20
     assert [line for line in lines if len(line) > pictures.COLUMNS] == []
     assert not re.search(r"oneDNN|cudart|absl::|WARNING", output), "native output"
-
-
-def test_ctrl_c_is_not_echoed_into_the_panel(tmp_path):
-    program = """
-import sys, termios
-from seed_rl.cli.display import RunDisplay
-from seed_rl.experiment import config_files
-echoes = lambda: bool(termios.tcgetattr(sys.stdin)[3] & termios.ECHOCTL)
-before = echoes()
-with RunDisplay(config_files.load("catch/vtrace"), "here"):
-    print("during", echoes())
-print("before", before, "after", echoes())
-"""
-    written = pictures.recording([sys.executable, "-c", program], tmp_path, seconds=60)
-    assert "during False" in written
-    assert "before True after True" in written

@@ -85,8 +85,3 @@ def test_evaluations_count_from_the_tenth_episode_on():
     row = {"episodes": 200, "eval/episode_return": 18.0}
     assert settled_return(row | {"eval/episodes": 9}, "eval/episode_return") == -math.inf
     assert settled_return(row | {"eval/episodes": 10}, "eval/episode_return") == 18.0
-
-
-def test_time_ends_a_run_without_a_target_in_success(monkeypatch, capsys):
-    monkeypatch.setattr(training, "_stop_after", lambda seconds, stopped: stopped.set())
-    assert ended(monkeypatch, capsys, "--max_minutes=1") == (0, 0, "")

@@ -68,20 +68,13 @@ def test_git_docker_and_the_source_distribution_leave_secrets_out():
     ("command", "sentence"),
     [
         ("make_secrets.sh new a,DNS:evil", "NAME must be a host name or an IP address, got 'a,DNS:evil'"),
-        ("build.sh --pull cpu", "unrecognized arguments: --pull; --help lists the flags"),
         ("build.sh cpu-mujocco", "IMAGE must be cpu, gpu, tpu or actor, one of them with -mujoco or -pettingzoo,"),
         ("run_local.sh ../../etc/passwd 2 8", "run_local.sh: there is no experiment '../../etc/passwd' in configs/"),
-        ("run_local.sh atari/vtrace 2", "the following arguments are required: ENVS"),
-        ("run_local.sh atari/vtrace 2 0", "ENVS must be a whole number from 1 on, got '0'"),
         ("run_local.sh atari/vtrace 2 8 --gin_param='a=1\n'", "--gin_param must be a gin binding"),
-        ("cloud/render_kubernetes.py --learner_device=gpu=x", "--learner_device must be a kind of device and how many"),
-        (GKE + "--total_frames=12,M", "--total_frames must be a number of frames such as 12M, got '12,M'"),
         (GKE + "--bucket=runs", "--bucket needs --service_account, one that may write into the bucket"),
         (GKE + "--name=Pong!", "--name must be at most 40 of a-z, 0-9 and -, beginning with a letter, got 'Pong!'"),
-        (GKE + "--accelerator=tpu --tpu_topology=4x4", "--tpu_topology invalid choice: '4x4'"),
         (GKE + "--accelerator=tpu --accelerator_count=2", "--accelerator_count must be the 1 chips of --tpu_topology"),
         (GKE + "--accelerator=none --accelerator_count=2", "--accelerator_count has no meaning with --acceler"),
-        (GKE + "--tpu_topology=2x2", "--tpu_topology has no meaning with --accelerator=gpu"),
         (GKE + "--secrets=/", "--secrets must be new or a directory of docker/make_secrets.sh; / has no cert.pem"),
     ],
 )
@@ -139,7 +132,6 @@ def test_the_commands_of_the_guide_work(script, command):
         ("tcp", "0: 00000000:21EE 00000000:0000 0A", True),  # a learner listens at 8686
         ("tcp6", "0: 0:9C40 0:21EE 01", True),  # an actor is connected to it
         ("tcp", "0: 0100007F:9C40 0100007F:21EE 06", False),  # was connected
-        ("tcp", "0: 0100007F:21EF 0100007F:9C40 0A", False),  # another port
         ("unix", "0: 00000002 00000000 00010000 0001 01 12 /tmp/learner.sock", True),  # the learner of `seed_rl train`
         ("unix", "0: 00000002 00000000 00000000 0001 01 12 /tmp/learner.sock", False),  # doesn't listen
     ],

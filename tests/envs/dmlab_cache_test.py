@@ -6,7 +6,6 @@ import fsspec
 import fsspec.implementations.memory
 import pytest
 
-from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.dmlab.cache import LevelCache, entry_name
 
 KEY = "0123456789abcdef"
@@ -22,7 +21,6 @@ def pk3(contents):
 WHOLE = pk3(bytes(range(256)) * 100)
 DAMAGED = {
     "cut off": WHOLE[:-100],
-    "flipped": WHOLE[:1000] + bytes([WHOLE[1000] ^ 1]) + WHOLE[1001:],
     "no members": b"PK\x05\x06" + bytes(18),
 }
 
@@ -84,9 +82,9 @@ def test_a_damaged_entry_is_a_miss_until_a_complete_map_is_written(kind, tmp_pat
     entry.write_bytes(DAMAGED[kind])
     assert cache.fetch(KEY, str(fetched)) is False
     assert not fetched.exists()
-    assert "damaged entry" in caplog.text
+    assert "can't be read" in caplog.text
     cache.write(KEY, compiled(DAMAGED[kind]))
-    assert "not a pk3 file" in caplog.text
+    assert "can't be written" in caplog.text
     cache.write(KEY, compiled(WHOLE))
     assert cache.fetch(KEY, str(fetched)) is True
 
@@ -110,10 +108,5 @@ def test_a_place_out_of_reach_is_logged_once_and_never_raised(place, tmp_path, c
     for _ in range(3):
         assert cache.fetch(KEY, str(tmp_path / "fetched.pk3")) is False
         cache.write(KEY, compiled(WHOLE))
-    for verb, record in zip(("read", "write"), caplog.records, strict=True):
-        assert f"the level cache can't {verb}; maps are compiled instead (logged once): " in record.message
-
-
-def test_an_unknown_kind_of_place_is_refused():
-    with pytest.raises(CannotBuild, match="the level cache nowhere://a can't be opened: .*nowhere"):
-        LevelCache("nowhere://a")
+    for verb, record in zip(("read", "written"), caplog.records, strict=True):
+        assert f"maps in the level cache {place} can't be {verb}" in record.message

@@ -2,8 +2,6 @@
 
 import sys
 
-import envpool
-import numpy as np
 import pytest
 
 from seed_rl.envs.base import CannotBuild
@@ -30,35 +28,11 @@ def test_conformance(config, steps, spec):
     check_suite(config, steps)
 
 
-def test_an_environment_behaves_as_in_a_plain_pool_but_for_ends_one_step_late(make):
-    env = make(pooled("CartPole-v1", '{"max_episode_steps": 20}'), 3)
-    plain = envpool.make_gymnasium("CartPole-v1", num_envs=3, seed=7, max_episode_steps=20)
-    observation, _ = env.reset(seed=7)
-    np.testing.assert_array_equal(observation, plain.reset()[0])
-    rng, ended, episodes = np.random.default_rng(0), np.zeros((2, 3), bool), np.zeros(2, int)
-    for _ in range(150):
-        before, copy = observation, observation.copy()
-        actions = rng.integers(2, size=3).astype(np.int32)
-        observation, reward, *ends, _ = env.step(actions)
-        np.testing.assert_array_equal(before, copy, err_msg="observations are never overwritten")
-        expected, expected_reward, terminated, truncated, _ = plain.step(actions)
-        np.testing.assert_array_equal(observation, expected)
-        np.testing.assert_array_equal(reward, expected_reward)
-        np.testing.assert_array_equal(ends, ended)
-        assert np.all(reward[ended.any(axis=0)] == 0), "the step that only resets has no reward"
-        ended = np.array([terminated, truncated & ~terminated])
-        episodes += ended.sum(axis=1)
-    assert (episodes > 2).all(), "some of either kind"
-    plain.close()
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("Nope-v1", "{}", r"EnvPool has no environment 'Nope-v1'; envpool.list_all_envs\(\) lists them"),
         ("CartPole-v1", '{"wheels": 4}', "CartPole-v1 can't be made by EnvPool: .* argument 'wheels'"),
-        ("CartPole-v1", '{"render_mode": "ascii"}', "CartPole-v1 can't be made by EnvPool: render_mode must be one of"),
-        ("Pong-v5", '{"frame_skip": "four"}', "Pong-v5 can't be made by EnvPool: .*incompatible"),
     ],
 )
 def test_environments_that_cannot_be_made_are_named(name, options, message):

@@ -22,13 +22,6 @@ def test_conformance(backend):
     check_suite(Football(DRILL, rewards="scoring,checkpoints", num_action_repeats=3, backend=backend), steps=45)
 
 
-def test_larger_maps(make):
-    config = Football(map="144x108")
-    assert config.spec().observation.shape == (108, 144)
-    observation, _ = make(config, 1).reset(seed=0)
-    assert observation.shape == (1, 108, 144)
-
-
 def test_both_packages_have_the_scenarios():
     own = {name for name in scenario_builder.all_scenarios() if name != "tests" and "test" not in name}
     assert set(SCENARIOS) == own

@@ -14,9 +14,7 @@ from seed_rl.envs.checks import Checked
 from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.pettingzoo import PettingZoo
-from tests.support.deadlines import within
 from tests.support.registered_envs import Counted
-from tests.support.still import counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
 
@@ -37,19 +35,11 @@ def tried(config):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"observation": "long"}, r"observation of reset is declared as float32\[3\], but came as float32\[4\]"),
-        ({"observation": "ragged"}, r"of reset is declared as float32\[3\], but came as a list of 2: list, list"),
-        ({"observation": "text"}, r"of reset is declared as float32\[3\], but came as str 'zero'"),
-        ({"observation": "half", "space": "parts"}, r"is declared as a Dict of a, b, but came as a dict of a"),
-        ({"observation": "long", "space": "two"}, r"is declared as a Tuple of 2, but came as float32\[4\]"),
-        ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), but came as \[7, -2\]"),
-        ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), but came as \[3, 0\]"),
-        ({"reset": "long"}, r"result of reset is declared as \(observation, info\), but came as float32\[4\]"),
-        ({"step": "ragged"}, r"result of step is declared as \(observation, reward, .*, but came as a list of 2"),
-        ({"reward": "nothing"}, "reward is declared as a number, but came as None"),
-        ({"reward": "array of two"}, r"float32\[2\]: Gym.wrappers = \('mo_gymnasium.wrappers:LinearReward',\)"),
-        ({"terminated": "nothing"}, "terminated is declared as True or False, but came as None"),
-        ({"truncated": "array of two"}, r"truncated is declared as True or False, but came as float32\[2\]"),
+        ({"observation": "long"}, r"the observation of reset is declared as Box\(.*\), but came as float32\[4\]"),
+        ({"observation": "ragged"}, r"of reset is declared as Box\(.*, but came as \[\[0.0\], \[0.0, 0"),
+        ({"observation": "half", "space": "parts"}, r"is declared as Dict\(.*, but came as {'a': array"),
+        ({"observation": "half", "space": "two"}, r"is declared as Tuple\(Box"),
+        ({"observation": "seven", "space": "pair"}, r"as MultiDiscrete\(\[3 3\]\), but came as array\(\[ 7, -2\]"),
     ],
     ids=str,
 )
@@ -67,10 +57,11 @@ def test_what_can_be_understood_is_accepted():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ({"reset": "long"}, r"failed in reset: ValueError: too many values .*observation, _ = self.env.reset"),
+        ({"step": "ragged"}, r"failed in step: ValueError: not enough values to unpack \(expected 5, got 2\)"),
+        ({"reward": "array of two"}, r"failed in step: ValueError: .*reward = float\("),
         ({"make": "exit"}, r"can't be made: SystemExit: 3 \(mistaken_env.py, line \d+: "),
-        ({"reset": "assertion"}, r"failed in reset: AssertionError \(mistaken_env.py, line \d+: "),
         ({"step": "error"}, r"failed in step: ValueError: the game crashed \(mistaken_env.py, line \d+: raise"),
-        ({"step": "exit"}, r"failed in step: SystemExit: 3 \(mistaken_env.py, line \d+: "),
     ],
     ids=str,
 )
@@ -129,8 +120,7 @@ def test_large_frames_are_warned_about_with_what_shrinks_them(monkeypatch, caplo
     monkeypatch.setattr("seed_rl.envs.elsewhere.LARGE_FRAME", 7_000)
     config = Gym("tests.support.registered_envs:Echo-v0", options='{"senses": "wide"}')
     probed_spec(config)
-    assert "Echo-v0): frames are uint8[40, 60, 3], which are slow" in caplog.text
-    assert "Gym.frame_size = 84 shrinks them" in caplog.text
+    assert "Echo-v0) has large frames, slow to send and to learn from; Gym.frame_size = 84 shrinks" in caplog.text
     caplog.clear()
     probed_spec(dataclasses.replace(config, frame_size=40))
     assert caplog.text == ""
@@ -143,51 +133,18 @@ def test_findings_are_lines_of_text():
     assert ends == "0 ends of episodes", "too few steps to say more"
 
 
-class Endless(Catch):
-    suite = "endless"
-
-    def make(self, num_envs):
-        env = super().make(num_envs)
-        step, never = env.step, np.zeros(num_envs, bool)
-        env.step = lambda actions: (*step(actions)[:2], never, never, {})
-        return env
-
-
-@pytest.mark.parametrize(
-    ("advice", "sentence"),
-    [
-        (Endless.without_ends, "if episodes never end, limit their steps"),
-        (Gym.without_ends, """or Gym.options = '{"max_episode_steps": 1000}'"""),
-        (PettingZoo.without_ends, """many take PettingZoo.options = '{"max_cycles": 500}'"""),
-    ],
-)
-def test_whose_episodes_never_end_hears_what_limits_them(monkeypatch, advice, sentence):
-    monkeypatch.setattr(Endless, "without_ends", advice)
-    monkeypatch.setattr("seed_rl.envs.elsewhere.ENOUGH_STEPS", 1)
-    assert findings(Endless(), seconds=0.0)[-1] == f"0 ends of episodes: {advice}"
-    assert advice.endswith(sentence)
-
-
-def test_an_end_that_is_reported_a_step_late_is_found_once():
-    lines = findings(counted("Next"), within(0.2))
-    _, steps, ends = (int(line.split()[0]) if line[0].isdigit() else 0 for line in lines)
-    assert steps > 20
-    assert abs(steps / 4 - ends) <= 1, "3 steps of an episode on average, and one more"
-
-
-@pytest.mark.parametrize("kind", ["rgba", "grey", "floats", "frames"])
-def test_every_kind_of_picture_is_shown(kind):
-    with closing(mistaken(render=kind).watch()) as env:
+def test_a_picture_is_shown_without_transparency():
+    with closing(mistaken(render="rgba").watch()) as env:
         picture = env.picture(env.reset(seed=1)[0])
-    assert (picture.dtype, picture.shape) == (np.uint8, (20, 30, 3))
+    assert picture.shape == (20, 30, 3)
     assert (picture == 255).all()
 
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("nothing", r"render must return a picture, an array \[H, W, 3\], but returned nothing"),
-        ("planes", r"render must return a picture, an array \[H, W, 3\], but returned uint8\[3, 20, 30\]"),
+        ("nothing", r"render must return a picture, uint8 \[H, W, 3\], but returned object\(\)"),
+        ("planes", r"render must return a picture, uint8 \[H, W, 3\], but returned uint8\(3, 20, 30\)"),
         ("assertion", "Mistaken-v0 failed in render: AssertionError"),
     ],
 )

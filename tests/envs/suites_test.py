@@ -12,13 +12,13 @@ from seed_rl.envs.base import CannotBuild, spec_of_spaces
 from seed_rl.envs.catch import Catch, CatchVectorEnv
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.dmlab import DMLab
-from seed_rl.envs.dmlab.levels import REFERENCES, TEST_TWINS, summary
+from seed_rl.envs.dmlab.levels import REFERENCES, TEST_TWINS
 from seed_rl.envs.football import Football
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.memory import Memory
 from seed_rl.specs import EnvDescription
 
-TRAIN, TEST = "rooms_collect_good_objects_train", "rooms_collect_good_objects_test"
+TEST = "rooms_collect_good_objects_test"
 
 
 def test_settings_that_are_not_set_are_not_sent():
@@ -39,32 +39,19 @@ def test_an_unknown_suite_names_the_known_ones():
     ("suite", "options", "message"),
     [
         ("atari", {"game": "Pong"}, r"one of 1.. ROMs .*, got 'Pong'. Did you mean 'pong'\?"),
-        ("atari", {"sticky_actions": 1.5}, r"sticky_actions must be in \[0, 1\], got 1.5"),
         ("atari", {"frameskip": 4}, "suite 'atari' has no option frameskip"),
         ("mujoco", {"backend": "envpool", "frame_skip": 2}, "MuJoCo.frame_skip must be None with MuJoCo.backend ="),
         ("gym", {"options": '{"g": '}, r"""Gym.options must be a JSON object, got '{"g": ': Expecting value"""),
         ("gym", {"options": '{"id": 1}'}, "Gym.options must not set 'id', which has its own setting or none"),
         ("gym", {"wrappers": (("a:B", 3),)}, r"must hold 'module:Class' or .*, got \('a:B', 3\)"),
-        ("gym", {"wrappers": ("a:B", ("c:D", {"e": {1}}))}, r"got \('c:D', \{'e': \{1\}\}\)"),
         ("gym", {"wrappers": ("a:B",), "envpool": True}, r"Gym.wrappers must be \(\) with Gym.envpool"),
-        ("gym", {"keys": (1,)}, r"Gym.keys\[0\] must be str, got 1"),
         ("gym", {"id": "ALE/Pong-v5"}, "ALE/Pong-v5 is a game of Atari, as in --gin_file=atari/vtrace_fast"),
-        ("pettingzoo", {"keys": (1,)}, r"PettingZoo.keys\[0\] must be str, got 1"),
-        ("pettingzoo", {"roles": ("agent", 1)}, r"PettingZoo.roles\[1\] must be str, got 1"),
-        (
-            "pettingzoo",
-            {"options": "5"},
-            r"PettingZoo.options must be a JSON object, got '5': expected an object \{...\}",
-        ),
         ("football", {"backend": "envpool", "map": "120x90"}, "Football.map must be 96x72 with the envpool backend"),
         ("football", {"backend": "envpool", "right_players": 1}, "Football.backend must be gfootball with several"),
         ("dmlab", {"level": "rooms_wattermaze"}, "DMLab.level: DMLab-30 has no level 'rooms_wattermaze'; .* rooms_w"),
-        ("dmlab", {"level": ""}, "DMLab.level: a level must have a name"),
         ("dmlab", {"width": 98}, "DMLab.width must be a multiple of 4, got 98"),
         ("dmlab", {"level": TEST}, f"DMLab.held_out must be True in {TEST}, which is for evaluation only"),
-        ("dmlab", {"level": f"contributed/dmlab30/{TEST}"}, f"DMLab.held_out must be True in .*/{TEST}"),
         ("dmlab", {"action_set": (0,) * 8}, r"DMLab.action_set must hold 7 numbers for each action, got \(0, 0"),
-        ("dmlab", {"action_set": (True,) * 7}, r"DMLab.action_set\[0\] must be int, got True"),
         ("dmlab", {"action_set": (600, 0, 0, 0, 0, 0, 0)}, r"look left/right must be in \[-512, 512\], got 600 in"),
     ],
 )
@@ -129,22 +116,3 @@ def test_dmlab30_has_thirty_levels_and_training_levels_are_scored_by_their_test_
     assert all(reference.human > reference.random for reference in REFERENCES.values())
     for train, test in TEST_TWINS.items():
         assert DMLab(train).human_normalised(5.0) == DMLab(test, held_out=True).human_normalised(5.0)
-
-
-def test_each_levels_score_is_capped_before_the_mean():
-    scores = {"rooms_watermaze": 150.0, "rooms_keys_doors_puzzle": 50.0, "natlab_fixed_large_map": -20.0}
-    assert summary(scores) == (60.0, 50.0, pytest.approx(130 / 3), 3)
-
-
-@pytest.mark.parametrize(
-    ("scores", "message"),
-    [
-        ({}, "got none"),
-        ({TEST: 1.0, TRAIN: 1.0}, f"each once, got {TEST}, {TRAIN}"),
-        ({"rooms_watermaze": float("nan")}, "finite"),
-        ({"nowhere": 1.0}, "one or more DMLab-30 levels, each once, got nowhere"),
-    ],
-)
-def test_scores_that_cannot_be_summarised(scores, message):
-    with pytest.raises(ValueError, match=message):
-        summary(scores)

@@ -9,14 +9,13 @@ import sys
 import numpy as np
 import psutil
 import pytest
-from gymnasium.wrappers import TimeLimit
 
 from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.envs.vector import workers
-from seed_rl.envs.vector.final import final_numbers, final_observations
-from seed_rl.envs.vector.workers import MadeByReset, WorkersVectorEnv
+from seed_rl.envs.vector.final import final_numbers
+from seed_rl.envs.vector.workers import WorkersVectorEnv
 from tests.support.deadlines import within
-from tests.support.failing_env import EXIT, GO_ON, RAISE, FailingEnv
+from tests.support.failing_env import EXIT, GO_ON, FailingEnv
 
 
 @pytest.fixture
@@ -40,33 +39,12 @@ def test_each_environment_has_a_process_and_a_seed_of_its_own(make):
     assert env.step(np.array([GO_ON, GO_ON]))[1].tolist() == [1, 1], "Ctrl-C is for the parent"
 
 
-def test_the_end_of_an_episode_comes_with_its_last_observation_and_numbers():
-    makers = [functools.partial(TimeLimit, FailingEnv(), limit) for limit in (2, 3)]
-    with contextlib.closing(WorkersVectorEnv(makers, "the thing")) as env:
-        env.reset(seed=1)
-        assert env.step(np.array([GO_ON, GO_ON]))[2:4] != [True, True]
-        *_, truncated, info = env.step(np.array([GO_ON, GO_ON]))
-        assert truncated.tolist() == [True, False]
-        assert (0, "steps", 2.0) in final_numbers(info, truncated)
-        assert final_observations(env, info, np.array([0]))[:, 1:].tolist() == [[1, 2]]
-
-
 def test_only_arrays_with_a_value_for_each_environment_are_numbers_of_episodes():
     values = {"steps": np.array([3.0, 4.0]), 7: np.array([1.0, 2.0]), "": np.array([5.0, 6.0])}
     masks = {"_steps": np.array([False, True]), "_7": np.array([True, False])}
     final = values | masks | {"time": np.array(9.0), "weights": np.zeros(1), "table": np.zeros((3, 2)), "text": "none"}
     assert final_numbers({"final_info": final}, np.array([False, True])) == [(1, "steps", 4.0)]
     assert final_numbers({"final_info": final}, np.array([True, False])) == [(0, "7", 1.0)]
-
-
-@pytest.mark.filterwarnings("ignore:.*ERROR", "ignore:.*Received the following error")
-def test_an_error_is_raised_here_and_the_others_end(make):
-    env = make(2)
-    other = psutil.Process(int(env.reset(seed=1)[0][0, 0]))
-    with pytest.raises(KeyError, match="the thing is lost"):
-        env.step(np.array([GO_ON, RAISE]))
-    env.close()
-    assert not other.is_running()
 
 
 def test_the_death_of_a_process_is_an_error(make):
@@ -84,14 +62,6 @@ def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
     env.close()
     env.close()
     assert not psutil.wait_procs(hanging, timeout=within(5))[1]
-
-
-def test_what_is_made_by_the_reset_is_made_in_its_process_alone():
-    spaces = FailingEnv.observation_space, FailingEnv.action_space
-    make = functools.partial(MadeByReset, functools.partial(FailingEnv, not_in=os.getpid()), *spaces)
-    with contextlib.closing(WorkersVectorEnv([make], "the thing")) as env:
-        assert env.reset(seed=3)[0][0, 1] == 3
-        assert env.step(np.array([GO_ON]))[1].tolist() == [1]
 
 
 def test_processes_end_with_the_one_that_steps_them():

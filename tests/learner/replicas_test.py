@@ -91,7 +91,7 @@ def test_a_build_for_tpus_without_one_is_refused_and_reported(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: system if kind == "TPU_SYSTEM" else [])
     with pytest.raises(ConfigError, match="is the build for TPUs, and finds none"):
         _available()
-    assert doctor.result(doctor._CHECKS["TensorFlow"])[0] == doctor.BROKEN
+    assert doctor.result(doctor.CHECKS["TensorFlow"])[0] == doctor.BROKEN
 
 
 def test_replicas_are_on_the_training_cores_of_a_tpu():

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from seed_rl.envs import registry
 from seed_rl.envs.catch import Catch, CatchVectorEnv
 
-GO_ON, RAISE, EXIT = range(3)
+GO_ON, EXIT = range(2)
 """The actions."""
 
 
@@ -23,15 +23,10 @@ class FailingEnv(gymnasium.Env):
     """Observations int64 [3]: process id, seed of the last reset (-1: none), steps since then."""
 
     observation_space = spaces.Box(-1, 2**62, (3,), np.int64)
-    action_space = spaces.Discrete(3)
+    action_space = spaces.Discrete(2)
 
-    def __init__(self, hangs_at_close: bool = False, not_in: int = 0):
-        """
-        Args:
-          hangs_at_close: `close` never returns.
-          not_in: id of a process that may not make it.
-        """
-        assert os.getpid() != not_in
+    def __init__(self, hangs_at_close: bool = False):
+        """With `hangs_at_close`, `close` never returns."""
         self._hangs_at_close = hangs_at_close
         self._seed, self._steps = -1, 0
 
@@ -44,8 +39,6 @@ class FailingEnv(gymnasium.Env):
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """The reward is the number of the step."""
         self._steps += 1
-        if action == RAISE:
-            raise KeyError("the thing is lost")
         if action == EXIT:
             os.write(2, b"***\nERROR: there is no map\n***\n")
             os._exit(7)

@@ -14,8 +14,10 @@ class Leaving(ParallelEnv):
 
     possible_agents = ("runner_0", "runner_1", "sitter_0")
 
-    def __init__(self, unequal=False, truncated=("sitter_0",), also=None):
+    def __init__(self, unequal=False, truncated=("sitter_0",), also=None, reuses=False):
+        """With `reuses`, observations are written into the arrays of those before."""
         self._unequal, self._truncated, self._also = unequal, truncated, also
+        self._arrays = {agent: np.zeros(3, np.float32) for agent in self.possible_agents} if reuses else {}
 
     def observation_space(self, agent):
         own = spaces.Box(0, 9, (4 if self._unequal and agent == "sitter_0" else 3,), np.float32)
@@ -47,6 +49,9 @@ class Leaving(ParallelEnv):
     def _results(self, actions):
         index = self.possible_agents.index
         observations = {a: np.array([1 + index(a), self._steps, last], np.float32) for a, last in actions.items()}
+        for agent in observations if self._arrays else ():
+            self._arrays[agent][:] = observations[agent]
+            observations[agent] = self._arrays[agent]
         if self._also:
             step = np.array([self._steps], np.float32)
             observations = {agent: {"observation": own, self._also: step} for agent, own in observations.items()}

@@ -25,12 +25,12 @@ OPTIONS = run_options()
 _FAILURES = (ActorFailed, CheckpointError)
 _RUN = flags.group(
     "the run",
-    flags.directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
+    flags.string("logdir", None, "Where to store or continue it; default: runs/<gin file>."),
     flags.integer("seed", None, "Overrides Experiment.seed."),
     flags.integer("num_actors", None, "Overrides Actors.num_actors; auto: chosen here.", auto=True),
     flags.string("init_from", None, "Log directory or checkpoint to start a new run from."),
     flags.number("target_return", None, "End at this mean return; exit code 1 without it."),
-    flags.number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
+    flags.number("max_minutes", None, "End after this time, with a checkpoint.", lower_bound=0.0),
     flags.choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
     flags.boolean("quiet", False, "Show only warnings and errors."),
     *(option.flags for option in OPTIONS),

@@ -30,7 +30,7 @@ _UNTIL = flags.integer("until", None, "Number of updates to end after; default: 
     flags.string("from", "", "Checkpoint to begin at, from which a learner of the run continued."),
     _UNTIL,
     flags.string("init_from", "", "Log directory or checkpoint whose weights the run began with, if it did."),
-    flags.directory("logdir", "Where to keep checkpoints and metrics of the replay; default: nowhere."),
+    flags.string("logdir", None, "Where to keep checkpoints and metrics of the replay; default: nowhere."),
     flags.IMPORT_MODULE,
     arguments=_RUN,
     failures=_FAILURES,

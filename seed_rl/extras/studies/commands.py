@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     flags.number(
         "prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", lower_bound=0.0
     ),
-    flags.directory(
-        "logdir", "Parent directory of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."
+    flags.string(
+        "logdir", None, "Parent directory of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."
     ),
     arguments=FILES,
 )
