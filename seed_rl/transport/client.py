@@ -206,9 +206,27 @@ class ActStream:
         self._ended.set()
 
 
+_NO_LEARNER = {
+    "CERTIFICATE_VERIFY_FAILED": "is the learner's certificate vouched for by --tls_ca?",
+    "Hostname Verification Check failed": "is the learner's certificate for another name? Then give --tls_server_name",
+    "WRONG_VERSION_NUMBER": "does the learner use TLS? Without it, actors do without --tls_ca",
+    "Method not found": "is this a learner's address?",
+    "Received http2 header with status": "is this a learner's address, without a proxy in between?",
+}
+"""What a user may check, by words of gRPC's messages after which trying again would fail again."""
+_HINTS = _NO_LEARNER | {
+    "Socket closed": "does the learner use TLS? Then actors need --tls_ca",
+    "Failed parsing HTTP/2": "is this a learner's address?",
+    "handshaker shutdown": "there was no answer: is a firewall in between?",
+}
+"""The same for all messages."""
+
+
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
     """Return the error to raise for a failed call."""
     code, details = error.code(), printable(error.details() or "no reason given")
-    if code in _FINAL:
-        return Rejected(f"{learner}: {details}")
-    return Disconnected(f"{learner}: {details} ({code.name})")
+    words = next((words for words in _HINTS if words in details), "")
+    hint = f"; {_HINTS[words]}" if words else ""
+    if code in _FINAL or words in _NO_LEARNER:
+        return Rejected(f"{learner}: {details}{hint}")
+    return Disconnected(f"{learner}: {details} ({code.name}){hint}")
