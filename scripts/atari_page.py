@@ -19,7 +19,7 @@ from seed_rl.evaluation.statistics import Drawn, interquartile_mean, median, per
 from seed_rl.settings import whole_number
 
 ANCHORS = "dopamine.csv"  # published scores in Atari games
-AGENTS = ("DQN", "Rainbow", "IQN")
+AGENTS = ("DQN", "Rainbow", "IQN")  # those in the tables of games and in pictures
 OURS = "seed_rl"
 PICTURES = {"profile": "Share of runs above each score", "curves": "Learning curves of all games"}
 BELOW_RANDOM = -5.0  # percent: games with lower scores are listed
@@ -68,12 +68,12 @@ def scores_of(records: Sequence[Mapping[str, Any]], frames: int, results: pathli
     for run in (record["result"] for record in records):
         found = [each["score"] for each in run["scores"] if each["frames"] == frames]
         ours.setdefault(run["game"], []).extend(score for score in found if score is not None)
-    anchors: dict[str, dict[str, list[float]]] = {agent: {} for agent in AGENTS}
+    anchors: dict[str, dict[str, list[float]]] = {}
     with open(results / ANCHORS, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if float(row["million_frames"]) * 1e6 == frames:
-                anchors[row["agent"]].setdefault(row["game"], []).append(float(row["mean_training_return"]))
-    return Scores(frames, ours, {agent: games for agent, games in anchors.items() if games})
+                anchors.setdefault(row["agent"], {}).setdefault(row["game"], []).append(float(row["mean_training_return"]))
+    return Scores(frames, ours, anchors)
 
 
 def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathlib.Path) -> str:
@@ -87,7 +87,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             normalised[game] = reference.normalise(float(np.mean(own)))
         cells = [
             _mean(own),
-            *(_mean(published.get(game, [])) for published in scores.anchors.values()),
+            *(_mean(scores.anchors[agent].get(game, [])) for agent in AGENTS if scores.anchors),
             *(reference or (None, None)),
             normalised.get(game),
             *(_extreme(max, seeds, name)[0] for name in ("best_return", "max_abs_value")),
@@ -95,7 +95,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             sum(run["minutes"] for run in seeds),
         ]
         rows.append([game, *map(_number, cells)])
-    heads = ["game", "ours", *scores.anchors, "random", "human", "ours, % of human", "best of 100 episodes"]
+    heads = ["game", "ours", *(AGENTS if scores.anchors else ()), "random", "human", "ours, % of human", "best of 100 episodes"]
     value, least = _extreme(max, runs, "max_abs_value"), _extreme(min, runs, "min_entropy_share")
     notes = {
         "Largest mean value": [f"{_number(value[0])} ({value[1]})"],
@@ -245,7 +245,7 @@ def _draw_profile(folder: pathlib.Path, scores: Scores, colours: Mapping[str, st
     """Draw the share of runs above each human-normalised score, for our and published scores."""
     x = np.linspace(-10.0, MAX_PROFILE, 400)
     figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
-    for agent in (OURS, *scores.anchors):
+    for agent in (OURS, *AGENTS):
         own = scores.normalised(agent)
         share = performance_profile(own, x, _drawn(own))
         axes.step(x, share.value, color=colours[agent], label=agent)
