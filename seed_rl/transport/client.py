@@ -210,5 +210,5 @@ def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
     """Return the error to raise for a failed call."""
     code, details = error.code(), printable(error.details() or "no reason given")
     if code in _FINAL:
-        return Rejected(f"{learner}: {details}")
+        return Rejected(details)
     return Disconnected(f"{learner}: {details} ({code.name})")
