@@ -226,7 +226,9 @@ def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
     """Return the error to raise for a failed call."""
     code, details = error.code(), printable(error.details() or "no reason given")
     words = next((words for words in _HINTS if words in details), "")
+    if words in _NO_LEARNER:
+        return Rejected(f"{learner}: {details}; {_HINTS[words]}")
+    if code in _FINAL:
+        return Rejected(details)
     hint = f"; {_HINTS[words]}" if words else ""
-    if code in _FINAL or words in _NO_LEARNER:
-        return Rejected(f"{learner}: {details}{hint}")
     return Disconnected(f"{learner}: {details} ({code.name}){hint}")
