@@ -141,4 +141,4 @@ def last_change(code):
     )
     if not shallow or shallow.stdout != b"false\n":
         return ""
-    return subprocess.check_output([*git, "log", "-1", "--format=%cs", "--", *code], text=True).strip()
+    return subprocess.check_output([*git, "log", "-1", "--format=%as", "--", *code], text=True).strip()
