@@ -146,7 +146,7 @@ COMMAND = ["plan", "--gin_file=catch/vtrace", *(f"--{name}={value}" for name, va
 
 
 def test_rates_are_positive(refused):
-    refused("plan --gin_file=catch/vtrace --env_steps=0", "flag --env_steps=0: 0.0 is not a number")
+    refused("plan --gin_file=catch/vtrace --env_steps=0", "flag --env_steps=0: 0.0 is not number >= 1e-09")
 
 
 def test_devices_beyond_the_given_number_are_refused(capsys):
