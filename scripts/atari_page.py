@@ -72,7 +72,9 @@ def scores_of(records: Sequence[Mapping[str, Any]], frames: int, results: pathli
     with open(results / ANCHORS, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if float(row["million_frames"]) * 1e6 == frames:
-                anchors.setdefault(row["agent"], {}).setdefault(row["game"], []).append(float(row["mean_training_return"]))
+                anchors.setdefault(row["agent"], {}).setdefault(row["game"], []).append(
+                    float(row["mean_training_return"])
+                )
     return Scores(frames, ours, anchors)
 
 
@@ -95,7 +97,15 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             sum(run["minutes"] for run in seeds),
         ]
         rows.append([game, *map(_number, cells)])
-    heads = ["game", "ours", *(AGENTS if scores.anchors else ()), "random", "human", "ours, % of human", "best of 100 episodes"]
+    heads = [
+        "game",
+        "ours",
+        *(AGENTS if scores.anchors else ()),
+        "random",
+        "human",
+        "ours, % of human",
+        "best of 100 episodes",
+    ]
     value, least = _extreme(max, runs, "max_abs_value"), _extreme(min, runs, "min_entropy_share")
     notes = {
         "Largest mean value": [f"{_number(value[0])} ({value[1]})"],

@@ -153,7 +153,7 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._server: Any = None
         self._posted: collections.deque[Callable[[], None]] = collections.deque()
         self._is_woken = False  # whether the posted functions will run
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._turn = 0.0  # at which the next unwelcome call ends
         self._thread = threading.Thread(target=self.loop.run_forever, name="actor-server", daemon=True)
 
@@ -213,12 +213,10 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
         return port
 
     async def _stop(self, grace: float) -> None:
-        self._stopping = True
+        self._stopping.set()
         await self._server.stop(grace)
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        if rest := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(rest, timeout=grace)
 
     async def _serve(self, method: str, _: object, context: Any) -> None:
         call = IncomingCall(method, context, self)
@@ -234,9 +232,9 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
     async def _take_turn(self) -> None:
         """Wait, even if the peer has vanished: gRPC counts a call as open for so long, and bounds their number."""
         turn = self._turn = max(self._turn, self.loop.time()) + _PAUSE_SECONDS
-        while (wait := turn - self.loop.time()) > 0 and not self._stopping:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(wait)
+        while (wait := turn - self.loop.time()) > 0 and not self._stopping.is_set():
+            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), wait)
 
     def _run_posted(self) -> None:
         self._is_woken = False
