@@ -29,13 +29,16 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
         raise UsageError("give either log directories, possibly with --checkpoint=best, or --logdir and --checkpoint")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")
-    evaluations = []
+    evaluations, names = [], list[str]()
     with signals() as stopped:
         for place in places or [place_of(values)]:
             if not stopped.is_set():
                 name = "evaluation.json"
                 if len(places) > 1 and not os.path.isdir(place):
-                    name = f"{re.sub('[/:]+', '-', place.removesuffix('.tar')).strip('-.')}.{name}"
+                    stem = re.sub("[/:]+", "-", place.removesuffix(".tar")).strip("-.")
+                    names.append(stem)
+                    again = f"-{number}" if (number := names.count(stem)) > 1 else ""
+                    name = f"{stem}{again}.{name}"
                 evaluations.append(_evaluated(values, place, name, stopped))
     if len(evaluations) > 1 and not stopped.is_set():
         from seed_rl.evaluation import episodes
