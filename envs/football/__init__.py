@@ -103,7 +103,7 @@ class Football(EnvConfig):
         return EnvSpec(ArraySpec(self.map_shape, "uint16"), DiscreteSpec(NUM_ACTIONS))
 
     def watch(self) -> Watchable:
-        """Draws the maps in colour, since the engine's own rendering needs a display."""
+        """Draw the maps in colour, which needs neither a display nor the engine's renderer."""
         return ObservationPictures(self.make(self.players), newest_in_colours)
 
     def make(self, num_envs: int) -> VectorEnv:

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_SENTENCE = 1000  # characters; the status travels in headers, whose size is limited
 STUCK_SECONDS = 5.0
-_SILENCE_SECONDS = 0.01  # after a peer's last message; if it vanished, gRPC says so within this time
+_SILENCE_SECONDS = 0.01  # after a peer's last message; if it vanished, gRPC cancels the call within this time
 _PAUSE_SECONDS = 0.002  # between unwelcome calls, of which a flood then has 500 answered per second
 _LINES = 10  # in the log, per host and minute
 
@@ -50,7 +50,7 @@ class IncomingCall:
         return self._context.peer()  # type: ignore[no-any-return]
 
     def report(self, level: int, sentence: str, error: Exception | None = None) -> None:
-        """Log the peer's address followed by a sentence, unless its host has used up this minute's lines."""
+        """Log the peer's address and a message, unless its host has used up this minute's lines."""
         self._server.host_log.write(level, self.peer, f"{self.peer} {sentence}", error)
 
     def listen(
