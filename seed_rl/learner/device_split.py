@@ -72,7 +72,7 @@ def _fastest(available: Sequence[str], misfit_of: Callable[[DeviceSplit], str]) 
 
 
 def _misfit(chosen: DeviceSplit, experiment: Experiment, hosts: int) -> str:
-    """Return the reason why a split is impossible, in a sentence; empty if it is possible."""
+    """Return the reason why a split is impossible, in one line; empty if it is possible."""
     training, inference = chosen
     num_training, num_inference = (
         f"the number of {role} devices ({len(names)}: {', '.join(names)})"

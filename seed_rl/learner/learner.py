@@ -147,7 +147,7 @@ class Learner:
         return RunLog(self._run_state, sinks, self.experiment.logs.metrics_interval_s)
 
     def _update(self, batch: Batch, env_frames: int) -> dict[str, float]:
-        """Update from this learner's part of a batch, after so many frames of the run.
+        """Update from this learner's part of a batch, after `env_frames` frames of the run.
 
         Returns:
           The metrics, or none if every step was skipped.

@@ -78,7 +78,7 @@ class Peers:
         return nest
 
     def explained(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which the loss of another learner is an error of one sentence."""
+        """Return a context in which the loss of another learner is an error of one line."""
         return contextlib.nullcontext()
 
     def next(self, source: Source, leave: bool, env_frames: int) -> Round:

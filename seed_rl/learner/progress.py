@@ -76,7 +76,7 @@ class Progress:
         self._evaluated = 0
 
     def attach(self, service: CentralInference) -> None:
-        """Follow the episodes and counts of this start of the run, except for episodes of opponents."""
+        """Follow the counts of this start of the run and the episodes that the agent itself plays."""
         self._service = service
 
     def _add_episodes(self) -> None:

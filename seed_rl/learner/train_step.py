@@ -1,6 +1,5 @@
 """One learner update: one or several optimizer steps from a batch of unrolls."""
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +20,7 @@ from seed_rl.types import Unroll
 
 
 class TrainStep:
-    """Updates an agent's weights: in each pass over a batch, one compiled call takes an optimizer step per minibatch.
+    """Updates an agent's weights: in each pass over a batch, it takes a compiled optimizer step per minibatch.
 
     Gradients and metrics are averaged over replicas and peers before the gradients are clipped, so that an update is
     the same for any number of them. An optimizer step with a NaN or Inf gradient or rate is skipped: weights
@@ -55,7 +54,6 @@ class TrainStep:
         # With several devices or peers, XLA compiles only what each computes alone.
         whole = self._replicas == 1 and peers.count == 1 and devices.has_accelerator()
         self._compiled_step = tf.function(self._step, jit_compile=whole, autograph=False)
-        self._compiled_pass = tf.function(self._pass, autograph=False)
         self._compiled_targets = tf.function(self._targets, autograph=False)
 
     @property
@@ -108,35 +106,15 @@ class TrainStep:
     def _pass_over(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, generator: np.random.Generator
     ) -> tuple[np.ndarray, StepResult]:
-        """Take the optimizer steps of a pass; return their minibatches and results, as NumPy arrays."""
+        """Take a pass of optimizer steps until one ends it; return its minibatches and the results, NumPy arrays."""
         minibatches = draw_minibatches(self._minibatches, weights.shape[0] // self._replicas, generator)
         seeds = draw_seeds(self._minibatches, generator, self._replicas, self._peers)
-        steps = self._compiled_pass(unroll, weights, rates, tf.constant(minibatches), tf.constant(seeds))
-        return minibatches, tf.nest.map_structure(lambda tensor: tensor.numpy(), steps)
-
-    def _pass(
-        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, minibatches: tf.Tensor, seeds: tf.Tensor
-    ) -> StepResult:
-        """Take the optimizer steps of a pass in order, one per minibatch, until one ends it."""
-        step = functools.partial(self._compiled_step, unroll, weights, rates)
-        if self._minibatches == 1:
-            return tf.nest.map_structure(lambda tensor: tensor[None], step(minibatches[0], seeds[0]))
-        traced = self._compiled_step.get_concrete_function(unroll, weights, rates, minibatches[0], seeds[0])
-        rows = tf.nest.map_structure(
-            lambda spec: tf.TensorArray(spec.dtype, self._minibatches), traced.structured_outputs
-        )
-
-        def one(at: tf.Tensor, _: tf.Tensor, rows: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
-            made = step(minibatches[at], seeds[at])
-            return at + 1, made.ended, tf.nest.map_structure(lambda row, value: row.write(at, value), rows, made)
-
-        at, _, rows = tf.while_loop(
-            lambda at, ended, _: (at < self._minibatches) & ~ended,
-            one,
-            (0, tf.constant(False), rows),
-            parallel_iterations=1,
-        )
-        return tf.nest.map_structure(lambda row: row.gather(tf.range(at)), rows)
+        steps: list[StepResult] = []
+        for columns, seed in zip(tf.constant(minibatches), tf.constant(seeds), strict=True):
+            steps.append(self._compiled_step(unroll, weights, rates, columns, seed))
+            if steps[-1].ended:
+                break
+        return minibatches, tf.nest.map_structure(lambda *tensors: np.stack(tensors), *steps)
 
     def _step(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
