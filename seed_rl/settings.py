@@ -48,7 +48,7 @@ class OneOf:
 
 
 class Place(NamedTuple):
-    """Marks a setting that names a place of one's own, such as a directory: it isn't published."""
+    """Marks a setting that names a private place, such as a directory: it isn't published."""
 
     is_written: bool = False
     """Whether something is written there: the settings of others don't say where."""

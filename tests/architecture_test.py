@@ -118,7 +118,7 @@ def imports(source: str) -> Iterator[tuple[int, str]]:
 
 
 def violations(source: str, module: str) -> list[str]:
-    """The imports of a module that break a rule, a sentence each."""
+    """The imports of a module that break a rule, one line each."""
     own = room_of(module)
     if own is None:
         return [f"{module} is in no layer: add it to LAYERS in {pathlib.Path(__file__).name}"]

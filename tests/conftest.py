@@ -98,7 +98,7 @@ def no_gin_bindings_of_another_test():
 
 @pytest.fixture
 def refused(capsys, tmp_path, monkeypatch):
-    """Check that a command line ends with exit code 2 and one sentence, which matches a pattern, and begins nothing."""
+    """Check that a command line ends with exit code 2 and one line, which matches a pattern, and begins nothing."""
 
     from seed_rl.cli.main import main
 

@@ -55,7 +55,7 @@ gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(na
 MAY_CHANGE = (
     *("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from", "agent.dtype"),
 )
-"""Settings that don't affect what is learned from a frame, but for rounding: they may change when a run is resumed, and
+"""Settings that affect what is learned from a frame by rounding at most: they may change when a run is resumed, and
 differ between learners of one run."""
 
 _AGENTS = "agents/"

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConfigError(ValueError):
-    """The configuration is invalid; the message is one sentence for its author."""
+    """The configuration is invalid; the message is one line for its author."""
 
 
 @gin.configurable

@@ -12,7 +12,7 @@ from seed_rl.inference.membership import Membership
 from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
-from seed_rl.transport.hosts import HostLog
+from seed_rl.transport.limits import HostLog
 from seed_rl.transport.protocol import Refusal, Refused
 from seed_rl.transport.streams import Request, Service
 

@@ -73,7 +73,7 @@ def check_features(features: Any, leading: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def errors_of(setting: str, path: str) -> Iterator[None]:
-    """Turn errors of a custom layer into one sentence that names the setting; built-in layers raise as usual.
+    """Turn errors of a custom layer into one line that names the setting; built-in layers raise as usual.
 
     Raises:
       CannotAct: gives the error and the line that raised it.

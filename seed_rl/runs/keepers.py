@@ -17,7 +17,7 @@ class Keeper(NamedTuple):
     """Called with the log directory and the seconds between checkpoints. The context's value is the local directory in
     which the run works. When the context is left, the place has all of its files."""
     check: Callable[[str], str]
-    """Called with the log directory of a planned run; returns a sentence about the place if it can keep the run."""
+    """Called with the log directory of a planned run; returns one line about the place if it can keep the run."""
 
 
 KEEPERS = "seed_rl.keepers"

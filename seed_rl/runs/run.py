@@ -61,7 +61,7 @@ class Run:
     accelerator: str = ""
     """`gpu` or `tpu`: refuse to train without one; "": train on what there is."""
     peers: Peers = ALONE
-    """Learners that train the same model, each as a run of its own; by default this one is alone."""
+    """Learners that train the same model, each in its own run; by default this one is alone."""
     order: Callable[[Experiment, str], Order] = lambda experiment, directory: FREE
     """Returns the order of acting and learning for a learner, given the directory of the run on this machine."""
     sinks: Sequence[FurtherSink] = ()

@@ -13,7 +13,7 @@ from seed_rl.system.files import explained, locked, reason
 
 
 class CannotUse(Exception):
-    """The log directory can't be used; one sentence."""
+    """The log directory can't be used; the message is one line."""
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ def native_stderr_to(path: str) -> Iterator[None]:
 
 
 class CannotLoad(ImportError):
-    """TensorFlow or Keras can't be used in this process; one sentence."""
+    """TensorFlow or Keras can't be used in this process; the message is one line."""
 
 
 def load_tensorflow() -> Any:
@@ -44,7 +44,7 @@ def load_tensorflow() -> Any:
       CannotLoad: the import fails otherwise, or Keras was imported before with another backend.
     """
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    # By itself TensorFlow uses oneDNN only on CPUs with AVX-512 VNNI, BF16 or AMX. Elsewhere, too, it halves an update.
+    # TensorFlow's default is oneDNN only on CPUs with AVX-512 VNNI, BF16 or AMX. Elsewhere, too, it halves an update.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not any(map(glob.glob, _TPU_CHIPS)):

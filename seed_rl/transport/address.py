@@ -20,7 +20,7 @@ _UNASSIGNED = range(20_000, 30_000)
 
 
 class AddressError(OSError, ValueError):
-    """An address that is malformed or can't be listened on; one sentence."""
+    """An address that is malformed or can't be listened on; the message is one line."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from seed_rl.transport.hosts import HostLog
+from seed_rl.transport.limits import HostLog
 from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
 _log = logging.getLogger(__name__)

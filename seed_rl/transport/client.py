@@ -43,7 +43,7 @@ class RunOver(Exception):
 
 
 class Rejected(Exception):
-    """The learner refuses this actor for good (version, spaces, credentials, a bad message); one sentence."""
+    """The learner refuses this actor for good (version, spaces, credentials, a bad message)."""
 
 
 class LearnerClient:

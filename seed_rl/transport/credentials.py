@@ -23,7 +23,7 @@ _LONGEST_TOKEN = 4096  # gRPC takes about 8,000 bytes of metadata
 
 
 class SecurityError(ValueError):
-    """Missing, unusable or insufficient credentials; one sentence that names the flags."""
+    """Missing, unusable or insufficient credentials; the message names the flags."""
 
 
 def read_token(token_file: str | None = None) -> str | None:

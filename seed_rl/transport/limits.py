@@ -49,7 +49,7 @@ class HostLog:
         self._all_lines = Allowance(lines * _ALL_HOSTS, 60.0, clock)
 
     def write(self, level: int, peer: str, sentence: str, error: Exception | None = None) -> None:
-        """Log a sentence about a peer, with the traceback of the error if any; once over the limit, only count it.
+        """Log a message about a peer, with the traceback of the error if any; once over the limit, only count it.
 
         The address may follow other words in `peer`.
         """

@@ -87,7 +87,7 @@ class Refusal(enum.Enum):
 
 
 class Refused(Exception):
-    """Ends a call with one sentence for the person who started the actor."""
+    """Ends a call with a message for the person who started the actor."""
 
     def __init__(self, refusal: Refusal, sentence: str):
         super().__init__(sentence)
@@ -95,7 +95,7 @@ class Refused(Exception):
 
 
 class WireError(ValueError):
-    """A malformed message; one sentence saying what was expected and what came."""
+    """A malformed message; the error says what was expected and what came."""
 
 
 class VersionMismatch(WireError):

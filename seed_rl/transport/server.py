@@ -15,7 +15,7 @@ from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import CallServer, IncomingCall
 from seed_rl.transport.codec import DEFAULT_BOUNDS, Bounds, StepCodec
 from seed_rl.transport.credentials import ServerSecurity
-from seed_rl.transport.hosts import Allowance, HostLog
+from seed_rl.transport.limits import Allowance, HostLog
 from seed_rl.transport.protocol import Refusal, Refused, reading
 from seed_rl.transport.streams import ActorStream, Service
 

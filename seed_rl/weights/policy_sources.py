@@ -20,13 +20,13 @@ POLICY_SOURCES = "seed_rl.policy_sources"
 
 @contextlib.contextmanager
 def opened(place: StrPath, checkpoint: str | None = None) -> Iterator[str]:
-    """Yield the log directory of the policy at a place: that of the first source that knows it, else the place itself.
+    """Yield the log directory of the policy at a place, from the first source that knows it; else the place itself.
 
     Errors name the place instead of the directory of a source.
 
     Raises:
       ConfigError: the place is a URL that no source knows.
-      Exception: that of a source that knows the place, but can't use it.
+      Exception: a source knows the place, but can't use it.
     """
     place = os.fspath(place)
     for entry in declared(POLICY_SOURCES):

@@ -1,4 +1,4 @@
-"""Settings and environments that an agent can't work with are refused in a sentence, and its seed."""
+"""Settings and environments that an agent can't work with are refused by name, and its seed."""
 
 import numpy as np
 import pytest

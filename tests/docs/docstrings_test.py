@@ -18,7 +18,7 @@ NOT_IN_REFERENCE = ("seed_rl.cli.", "seed_rl.runs.", "seed_rl.__main__")
 
 @pytest.fixture(scope="module")
 def modules() -> list[griffe.Module]:
-    """The modules of the package, but for generated ones."""
+    """The modules of the package, except generated ones."""
     package = griffe.load("seed_rl", search_paths=[ROOT], allow_inspection=False)
 
     def below(module: griffe.Module) -> Iterator[griffe.Module]:

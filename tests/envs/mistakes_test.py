@@ -1,4 +1,4 @@
-"""Mistakes in environments of others: a sentence with the part, what was declared and what came, before training."""
+"""Mistakes in environments of others: before training, an error with the part, what was declared and what came."""
 
 import dataclasses
 import json

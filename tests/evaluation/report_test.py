@@ -79,7 +79,7 @@ def test_an_evaluation_may_be_of_one_episode_or_of_those_that_were_over_when_it_
 
 
 def evaluation_of(**fields):
-    """An evaluation of four episodes, but for the given fields."""
+    """An evaluation of four episodes, except for the given fields."""
     numbers = {"env_frames": 1_200_000, "seed": 7, "wanted_episodes": 4, "episodes": 4, "mean": 1004.0, "min": -1.0}
     more = {"standard_error": 2.04, "median": 2.5, "max": 10.0, "mean_length": 1700.0, "human_normalised": 101.25}
     named = {"logdir": "run", "checkpoint": "run/checkpoint.npz", "environment": EnvDescription("catch")}

@@ -1,4 +1,4 @@
-"""Run directories of strangers are data, or one sentence: nothing is executed, written elsewhere or used up."""
+"""Run directories of strangers are data, or an error: nothing is executed, written elsewhere or used up."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The example of an environment in a package of its own."""
+"""The example of an environment in its own package."""
 
 import importlib
 import os

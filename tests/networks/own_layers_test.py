@@ -1,4 +1,4 @@
-"""Mistakes in a custom torso or core: one sentence that says where."""
+"""Mistakes in a custom torso or core: an error that says where."""
 
 import pytest
 

@@ -17,7 +17,7 @@ EPSILON_GREEDY = (epsilon_greedy, {"q": (3, 5), "epsilon": (3,), "seed": (2,)})
 
 
 def of_steps(function, *names, **more):
-    """A function and the shapes of its arguments, [T, B] but for some `more`."""
+    """A function and the shapes of its arguments: [T, B], and others in `more`."""
     return function, dict.fromkeys(names, STEPS) | more
 
 

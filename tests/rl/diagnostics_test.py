@@ -1,4 +1,4 @@
-"""Explained variance by hand. `agents/actor_critic_loss_test.py` has the formulas of all diagnostics."""
+"""Explained variance worked out on paper. `agents/actor_critic_loss_test.py` has the formulas of all diagnostics."""
 
 import numpy as np
 import pytest

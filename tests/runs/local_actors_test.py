@@ -97,7 +97,7 @@ def test_an_actor_that_ends_with_the_run_or_could_never_run_is_not_started_again
 def test_an_actor_that_is_killed_or_fails_after_long_is_started_each_time(
     end, failures, stable, program, tmp_path, monkeypatch, caplog
 ):
-    """So many failures in a row would end the run here; an end from outside is none."""
+    """As many failures in a row would end the run; an end from outside is none."""
     monkeypatch.setattr(fleet, "MAX_FAILURES", failures)
     monkeypatch.setattr(fleet, "STABLE_SECONDS", stable)
     program(end)

@@ -16,5 +16,5 @@ _FACTOR = max(3.0, 2.0 * _slowness())  # other work may begin after this measure
 
 
 def within(seconds: float) -> float:
-    """The time to wait for what takes less than so many seconds on a fast and idle machine."""
+    """The time to wait for what takes less than `seconds` on a fast and idle machine."""
     return seconds * _FACTOR

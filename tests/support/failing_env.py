@@ -26,7 +26,7 @@ class FailingEnv(gymnasium.Env):
     action_space = spaces.Discrete(2)
 
     def __init__(self, hangs_at_close: bool = False):
-        """With `hangs_at_close`, `close` never returns."""
+        """`hangs_at_close`: `close` never returns."""
         self._hangs_at_close = hangs_at_close
         self._seed, self._steps = -1, 0
 

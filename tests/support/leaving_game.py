@@ -15,7 +15,7 @@ class Leaving(ParallelEnv):
     possible_agents = ("runner_0", "runner_1", "sitter_0")
 
     def __init__(self, unequal=False, truncated=("sitter_0",), also=None, reuses=False):
-        """With `reuses`, observations are written into the arrays of those before."""
+        """`reuses`: observations are written into the arrays of those before."""
         self._unequal, self._truncated, self._also = unequal, truncated, also
         self._arrays = {agent: np.zeros(3, np.float32) for agent in self.possible_agents} if reuses else {}
 

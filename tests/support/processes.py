@@ -61,7 +61,7 @@ class Runs:
 
 
 def run_module(name, *arguments):
-    """Runs a module in a process of its own to its end, which must be a good one."""
+    """Runs a module in a new process, which must end with exit code 0."""
     command = [sys.executable, "-m", name, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=within(240))
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]

@@ -52,7 +52,7 @@ class QuadraticAgent(Agent):
         return tf.zeros([batch_size])
 
     def act(self, prev_action, env_output, state, env_ids, seed, greedy=False):
-        raise NotImplementedError
+        raise NotImplementedError("learner tests bring their own unrolls")
 
     def loss(self, unroll, importance_weights, seed=(0, 0)):
         reward = unroll.env_output.reward

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from seed_rl.transport.hosts import Allowance, HostLog
+from seed_rl.transport.limits import Allowance, HostLog
 
 
 @pytest.mark.parametrize("host", ["ipv6:%5Bfe80::1%5D", "unix"])
@@ -36,6 +36,6 @@ def test_a_line_that_is_not_logged_takes_nothing(caplog):
     caplog.set_level(logging.WARNING)
     log = HostLog(logging.getLogger("actors"), 1)
     for level in (logging.INFO, logging.INFO, logging.ERROR):
-        log.write(level, "unix:", "a sentence", KeyError("why"))
-    assert caplog.messages == ["a sentence"]
+        log.write(level, "unix:", "a message", KeyError("why"))
+    assert caplog.messages == ["a message"]
     assert "KeyError: 'why'" in caplog.text

@@ -48,7 +48,7 @@ def play(values: flags.FlagValues) -> int:
 
 
 def _filming(values: flags.FlagValues, run: Run) -> contextlib.AbstractContextManager[object]:
-    """Let a run film its policy if the flag of `OPTION` says so."""
+    """Let a run film its policy if the flag of `OPTION` is set."""
     if values.film_every:
         run.sinks = [*run.sinks, every(values.film_every)]
     return contextlib.nullcontext()

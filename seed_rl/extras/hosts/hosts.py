@@ -30,7 +30,7 @@ _CONNECT_SECONDS = 1.0
 
 
 class HostLost(Failure):
-    """Another learner process is gone, and updates need all of them; the message is one sentence."""
+    """Another learner process is gone, and updates need all of them; the message is one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Hosts(Peers):
         return connect(self, experiment) if meet(self, stop) else None
 
     def join(self, run: Run) -> None:
-        """Make a run one of these hosts before it is opened; all but the first write into a subdirectory of its own.
+        """Make a run one of these hosts before it is opened; all but the first write into their own subdirectories.
 
         Raises:
           ConfigError: its experiment needs a single host.

@@ -1,1 +1,1 @@
-"""Runs on a Ray cluster: actors that follow its nodes, and learner hosts on nodes of their own (`--launcher=ray`)."""
+"""Runs on a Ray cluster: actors that follow its nodes, and learner hosts on dedicated nodes (`--launcher=ray`)."""

@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster and explains failures in one sentence."""
+"""Connects to a Ray cluster and explains failures in one line."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ _CONNECT_SECONDS = 10.0
 
 
 class NoCluster(Failure):
-    """No usable Ray cluster was found; one sentence."""
+    """No usable Ray cluster was found; the message is one line."""
 
 
 @contextlib.contextmanager

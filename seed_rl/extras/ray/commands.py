@@ -79,7 +79,7 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
 def _check(values: flags.FlagValues, run: Run) -> None:
     count, most = values.num_learners, run.experiment.actors.num_actors
     if run.actors == ELSEWHERE:
-        raise UsageError("--launcher=ray starts actors, and a learner of its own waits for them: use `seed_rl train`")
+        raise UsageError("--launcher=ray starts the actors of `seed_rl train`; `seed_rl learner` starts none")
     if values.num_actors == flags.AUTO:
         raise UsageError("--num_actors=auto is for actors on this machine")
     if values.min_actors > most:

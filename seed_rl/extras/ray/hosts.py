@@ -86,7 +86,7 @@ class OtherHosts:
             raise Failure(sentence)
 
     def wait(self, seconds: float) -> list[str]:
-        """Wait until all have ended, for at most some seconds; return a sentence for each that has."""
+        """Wait until all have ended, for at most some seconds; return a message for each that has."""
         ended = ray.wait(self.ends, num_returns=len(self.ends), timeout=seconds)[0]
         indices = [self.ends.index(end) + 1 for end in ended]
         return [

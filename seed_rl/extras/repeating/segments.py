@@ -131,7 +131,7 @@ def different(names: Sequence[str], one: str, other: str) -> str:
 
 
 def difference(first: Sequence[Segment], second: Sequence[Segment]) -> str:
-    """Describe the first difference between two journals in a sentence; "" if they are equal.
+    """Describe the first difference between two journals in one line; "" if they are equal.
 
     Settings, versions and machines are compared as well; differences there do not end it.
     """

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.experiment import ConfigError
 from seed_rl.experiment.saved_config import SAVED
 from seed_rl.extras.sharing import pretrained, safetensors
 from seed_rl.foreign import json_object
+from seed_rl.settings import did_you_mean
 from seed_rl.system.files import explained
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
@@ -28,10 +30,14 @@ def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextMana
     """Open a published policy, given its folder or the name of a pretrained one, as a `PolicySource` does.
 
     Raises:
+      ConfigError: there is nothing at the place, and the name of a pretrained policy is similar to it.
       CheckpointError, in the context: the weights can't be read.
     """
-    if not os.path.exists(place) and (pretrained.ROOT / place / ABOUT).is_file():
-        place = str(pretrained.ROOT / place)
+    if not os.path.exists(place) and pretrained.ROOT.is_dir():
+        if place in (names := pretrained.names()):
+            place = str(pretrained.ROOT / place)
+        elif meant := did_you_mean(place, names):
+            raise ConfigError(f"{place} is neither a directory nor a pretrained policy.{meant}")
     return _as_log_directory(place) if os.path.isfile(os.path.join(place, WEIGHTS)) else None
 
 

@@ -113,7 +113,7 @@ def check_writable(url: str) -> None:
 
 @contextlib.contextmanager
 def reaching(url: str, done: str) -> Iterator[None]:
-    """Turn every error into a sentence: the URL can't be `done`, such as "read".
+    """Turn every error into one line: the URL can't be `done`, such as "read".
 
     Raises:
       CannotUse: an error occurred.

@@ -1,4 +1,4 @@
-"""Bundles and journals of strangers: a sentence, in little memory and time."""
+"""Bundles and journals of strangers: an error, in little memory and time."""
 
 import gzip
 import hashlib

@@ -53,6 +53,8 @@ def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkey
     assert "all weights of catch/checkpoints/" in warm_start(experiment.build_agent(), experiment)
     assert main(["eval", "--logdir=catch", "--greedy", "--episodes=16", "--at_least=0.9"]) == 0
     assert (tmp_path / "evaluation.json").is_file(), "not in the repository"
+    assert main(["eval", "--logdir=cacth"]) == 2
+    assert "Did you mean 'catch'?" in capsys.readouterr().err
     assert main(["pretrained"]) == 0
     assert "\ncatch " in f"\n{capsys.readouterr().out}"
 
