@@ -21,9 +21,9 @@ SECONDS = 2.0
 """Duration of a measurement."""
 _STEPS, _MS = 512, 2000
 """Agent steps in the update that is measured, and milliseconds to act in them, at most; longer batches take longer."""
-_MESSAGES = {1: (21.6, 37.0), 4: (38.8, 13.4), 16: (71.7, 5.5), 64: (119.0, 2.5)}
+_MESSAGES = {1: (38.8, 21.8), 4: (42.2, 5.56), 16: (48.6, 1.80), 64: (86.7, 0.999)}
 """CPU time by environments per message: of the server's thread per message, and of an inference thread per step, in
-microseconds, for Atari frames that come over the network to a core of an AMD EPYC (docs/benchmarks.md)."""
+microseconds, for Atari frames of 8 streams over the network to a core of an AMD EPYC (docs/benchmarks.md)."""
 
 
 def env_steps(experiment: Experiment) -> tuple[float, str]:
