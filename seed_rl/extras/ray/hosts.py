@@ -30,6 +30,8 @@ SLOW_SECONDS = 20.0
 PATIENCE_SECONDS = 300.0
 _GRACE_SECONDS = 60.0  # for others to save and end; a second Ctrl-C ends the wait
 _RUNTIME_ENVIRONMENT = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # of a submitted job, for which Ray sets it
+# All hosts wait for the slowest one at each update; Ray's workers would yield to everything else on their nodes.
+_NORMAL_PRIORITY = {"env_vars": {"RAY_worker_niceness": "0"}}
 
 
 class RayLearner:
@@ -132,7 +134,8 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
     group = placement_group([here, *[needs] * (count - 1)], strategy="STRICT_SPREAD")
     try:
         _wait_for_nodes(group, count, needs)
-        learner: Any = ray.remote(num_cpus=0 if gpus else 1, num_gpus=gpus, max_restarts=0)(RayLearner)
+        needed = {"num_cpus": 0 if gpus else 1, "num_gpus": gpus}
+        learner: Any = ray.remote(**needed, max_restarts=0, runtime_env=_NORMAL_PRIORITY)(RayLearner)
         learners = [
             learner.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)).remote()
             for index in range(1, count)
@@ -155,8 +158,11 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
         try:
             yield others
         finally:
-            for sentence in others.wait(_GRACE_SECONDS if others.joined else 0.0):
+            ended = others.wait(_GRACE_SECONDS if others.joined else 0.0)
+            for sentence in ended:
                 _log.info("%s", sentence)
+            if others.joined and len(ended) < count - 1:
+                _log.warning("other learner hosts have not ended within %.0f s and are killed", _GRACE_SECONDS)
     finally:
         remove_placement_group(group)
 

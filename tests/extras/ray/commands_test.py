@@ -18,7 +18,7 @@ ON_RAY = "train catch/vtrace --launcher=ray"
     [
         ("train catch/vtrace --min_actors=1", "--min_actors needs --launcher=ray"),
         ("train catch/vtrace --num_learners=0", "flag --num_learners=0: 0 is not a positive integer"),
-        ("learner catch/vtrace --launcher=ray", "--launcher=ray starts actors, .*: use `seed_rl train`"),
+        ("learner catch/vtrace --launcher=ray", "--launcher=ray starts the actors of `seed_rl train`"),
         (ON_RAY, "opens a port to other nodes: add --tls_cert and --tls_key, or --insecure if you trust the network"),
         (f"{ON_RAY} --server_address=0.0.0.0:1", "lets other machines in: add --tls_cert, --tls_key, --token_file, or"),
         (f"{ON_RAY} --server_address=unix:/x", "must be HOST:PORT to be reached from other nodes, got unix:/x"),

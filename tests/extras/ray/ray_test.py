@@ -133,6 +133,7 @@ def test_learner_hosts_are_placed_on_nodes_of_their_own(cluster, runs, rows, wai
         wait_for(lambda directory=directory: rows(tmp_path / directory), run, timeout=120)
     (other,) = [p for p in processes("--learner_host=1") if "ray::" not in p.cmdline()[0]]
     assert f"--logdir={tmp_path}/run" in other.cmdline()
+    assert other.nice() == psutil.Process(run.process.pid).nice()
     stranger = LearnerClient(re.search(r"serving actors at (\S+)", run.text())[1], ClientSecurity(insecure=True))
     with contextlib.closing(stranger), pytest.raises(Rejected, match="the learner asks for a token"):
         stranger.describe(within(10))
