@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 from urllib.parse import urljoin, urlsplit
@@ -47,6 +48,8 @@ def test_every_page_of_the_documentation_is_there_and_loads_files_of_the_site_on
     docs = pathlib.Path(__file__).resolve().parents[2] / "docs"
     for name in (path.relative_to(docs).with_suffix("") for path in docs.rglob("*.md")):
         assert site / (name.parent if name.name in ("index", "README") else name) / "index.html" in pages
+    for name in ("changelog", "contributing"):
+        assert os.readlink(docs / f"{name}.md") == f"../{name.upper()}.md", "a page of the site and of the repository"
     scripts, others = zip(*map(loaded, pages), strict=True)
     assert all(each == scripts[0] for each in scripts), "what a browser says about one page holds for all"
     files = set().union(scripts[0], *others)
