@@ -18,8 +18,16 @@ NEIGHBOURS = sorted(path.parent.name for path in WING.glob("*/__init__.py"))
 
 
 def without(names, target):
-    """Copy the tree without some neighbours, their tests and experiments; return a function that runs Python there."""
+    """Copy the tree without some neighbours, their tests and experiments; return a function that runs Python there.
+
+    Programs outside of the package that use one of them, benchmarks and pages, are left out, too.
+    """
     left_out = [f"{folder}/{name}" for name in names for folder in (WING, ROOT / "tests/extras")]
+    programs = [
+        path.read_text(encoding="utf-8") for path in (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("scripts/*.py"))
+    ]
+    if any(f"from seed_rl.extras.{name}" in text for text in programs for name in names):
+        left_out += [f"{ROOT}/{path}" for path in ("benchmarks", "tests/benchmarks", "tests/pages_test.py")]
     imports = [f"import seed_rl.extras.{name}." for name in names]
     experiments = [(path, path.read_text(encoding="utf-8")) for path in (ROOT / "configs").rglob("*.gin")]
     left_out += [str(path) for path, text in experiments if any(line in text for line in imports)]
@@ -28,7 +36,8 @@ def without(names, target):
         return [entry for entry in entries if entry == "__pycache__" or f"{folder}/{entry}" in left_out]
 
     for folder in ("seed_rl", "agents", "envs", "configs", "benchmarks", "docs", "scripts", "tests"):
-        shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored)
+        if f"{ROOT}/{folder}" not in left_out:
+            shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored)
     for name in ("README.md", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, target / name)
     environment = {**os.environ, "PYTHONPATH": str(target)}
