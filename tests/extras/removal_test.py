@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,9 @@ def without(names, target):
         path.read_text(encoding="utf-8") for path in (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("scripts/*.py"))
     ]
     if any(f"from seed_rl.extras.{name}" in text for text in programs for name in names):
-        left_out += [f"{ROOT}/{path}" for path in ("benchmarks", "tests/benchmarks", "tests/pages_test.py")]
+        uses = re.compile(r"^from (benchmarks|scripts import (atari_page|pages))\b", re.MULTILINE)
+        tests = [path for path in ROOT.glob("tests/**/*_test.py") if uses.search(path.read_text(encoding="utf-8"))]
+        left_out += [f"{ROOT}/benchmarks", f"{ROOT}/tests/benchmarks", *map(str, tests)]
     imports = [f"import seed_rl.extras.{name}." for name in names]
     experiments = [(path, path.read_text(encoding="utf-8")) for path in (ROOT / "configs").rglob("*.gin")]
     left_out += [str(path) for path, text in experiments if any(line in text for line in imports)]

@@ -1,14 +1,16 @@
 """The act step against one environment at a time, with the unrolls in the store as its agent stepped through them."""
 
 import collections
+import contextlib
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.streams import random_output
 from seed_rl.agents.base import ActOutput
+from seed_rl.envs.base import random_play
 from seed_rl.experiment import Actors, Experiment, Inference, config_files
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
@@ -219,7 +221,9 @@ def test_agents_act_as_on_a_cpu_when_compiled_for_an_accelerator(name, monkeypat
         batch_size=1,
         minibatches=1,
     )
-    agent, output = experiment.build_agent(), random_output(experiment.env_spec(), 4)
+    agent = experiment.build_agent()
+    with contextlib.closing(experiment.env.make(4)) as env:
+        *_, output = itertools.islice(random_play(env, experiment.env_spec()), 3)
 
     def play():
         """The actions of three steps, and all that the store then holds."""
