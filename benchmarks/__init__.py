@@ -4,4 +4,4 @@ import seed_rl.transport  # noqa: F401  sets gRPC up, before any module imports 
 
 
 class BenchmarkError(Exception):
-    """A benchmark can't run or has failed; the message is one sentence."""
+    """A benchmark can't run or has failed; the message is one line."""

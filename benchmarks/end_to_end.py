@@ -85,7 +85,7 @@ def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dic
 
 
 def shares(components: Sequence[dict[str, float]], whole: Sequence[float]) -> dict[str, Any]:
-    """Compute spreads of `end_to_end`, `ceiling` and `efficiency`, the share of the ceiling, and those of the parts."""
+    """Compute the spread of each part, of `end_to_end`, of `ceiling`, and of `efficiency`, the share of the ceiling."""
     ceilings = [1 / sum(1 / rates[part] for part in COMPONENTS) for rates in components]
     return {
         **{part: spread([rates[part] for rates in components]) for part in COMPONENTS},

@@ -26,7 +26,7 @@ extendedKeyUsage = serverAuth\nsubjectAltName = """
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a mistake in one sentence, with exit code 2."""
+    """Reports a mistake in one line, with exit code 2."""
 
     name = ""  # of the command
 

@@ -32,7 +32,7 @@ class EnvironmentFailed(RuntimeError):
 
 
 def failure(subject: str, error: BaseException) -> CannotBuild | EnvironmentFailed:
-    """Turns an environment's error into one sentence that begins with a subject like "Pong-v5 failed in step"."""
+    """Turns an environment's error into one line that begins with a subject like "Pong-v5 failed in step"."""
     if isinstance(error, CannotBuild | EnvironmentFailed):
         return error
     return EnvironmentFailed(f"{subject}: {described(error)}")

@@ -4,6 +4,7 @@
 The table of docs/deviations.md is made from it by `scripts/pages.py`. `tests/golden` has the inputs and the bounds.
 """
 
+import argparse
 import pathlib
 import sys
 
@@ -12,11 +13,13 @@ sys.path.insert(0, str(ROOT))  # for `benchmarks` and `tests`, which are not ins
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     from seed_rl.system.native_output import load_tensorflow
 
     load_tensorflow()
     from benchmarks import report
-    from tests.golden.comparisons import GROUPS, QUANTITIES, measure
+    from tests.golden.comparisons import GROUPS, measure
+    from tests.golden.quantities import QUANTITIES
 
     measured = {name: found for group in GROUPS for name, found in measure(group).items()}
     rows = [

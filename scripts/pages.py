@@ -57,7 +57,7 @@ PICTURES = ("by_hours.png", "with_cut.png")
 
 
 class PageError(Exception):
-    """The page or its data are inconsistent; the message is one sentence."""
+    """The page or its data are inconsistent; the message is one line."""
 
 
 def filled(page: str, data: pathlib.Path) -> str:

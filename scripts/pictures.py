@@ -52,14 +52,14 @@ BROWSER = (
 TAGS = "episodes/return|frames_per_second|loss/total|policy/entropy"
 LARGEST = 200_000  # maximum size of a picture, bytes
 FILMS = {"pong": (20, 8, 424), "breakout": (50, 8, 424), "halfcheetah": (2, 4, 480)}
-"""Of each policy the beginning and length of the film, seconds, and the height of the picture above its caption."""
+"""Beginning and length of each policy's film, seconds, and the height of its picture above the caption."""
 FILM_HEIGHT = 240  # pixels
 FRAMES_PER_SECOND = 15  # of `seed_rl play`
 SHARE = 75  # percentage of the run shown as done
 
 
 class PictureError(Exception):
-    """A picture can't be created; the message is one sentence."""
+    """A picture can't be created; the message is one line."""
 
 
 def recording(command: list[str], cwd: pathlib.Path, seconds: float) -> str:

@@ -105,7 +105,7 @@ class ConvertedVectorEnv(VectorWrapper, abc.ABC):
         """
 
     def own_actions(self, actions: Any) -> Any:
-        """Convert actions [E, ...] to those of the wrapped environments; by default, they stay the same."""
+        """Convert actions [E, ...] for the wrapped environments; by default, they stay the same."""
         return actions
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The definition of a command: a function, its flags, and the errors that end it with one sentence."""
+"""The definition of a command: a function, its flags, and the errors that end it with one line."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ class Command(NamedTuple):
 
     run: Callable[..., int]
     """Called with the flag values and, if it takes any, the positional arguments; returns the exit code. Its docstring
-    is the summary shown by `--help`. Errors of this package are printed as one sentence and exit with `USAGE_ERROR`."""
+    is the summary shown by `--help`. Errors of this package are printed as one line and exit with `USAGE_ERROR`."""
     example: str
     """A command line, shown by `--help`."""
     arguments: str

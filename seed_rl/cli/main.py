@@ -103,7 +103,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
-    """Run a command with the arguments after its name; print errors of this package as one sentence."""
+    """Run a command with the arguments after its name; print errors of this package as one line."""
     try:
         return _run(name, command, arguments)
     except (*command.failures, *_USAGE_ERRORS) as error:

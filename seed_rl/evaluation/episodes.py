@@ -160,7 +160,7 @@ def evaluate_run(
 
     Raises:
       ValueError: `episodes` or `num_envs` is less than 1.
-      NoPolicy: see `load_policy`; or the policy can't act in the changed environments.
+      NoPolicy: `load_policy` finds none, or the policy can't act in the changed environments.
       ConfigError: a binding is invalid.
       CannotBuild: the environments can't be built on this machine.
       EnvironmentFailed: an environment raised an error.

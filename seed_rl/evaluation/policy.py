@@ -23,7 +23,7 @@ _TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when bu
 
 
 class NoPolicy(checkpoints.CheckpointError):
-    """The run has no usable policy; the message gives the reason in one sentence."""
+    """The run has no usable policy; the message gives the reason in one line."""
 
 
 class Policy:

@@ -44,7 +44,7 @@ def load_saved(logdir: str) -> Experiment:
     Classes of settings come from this library, installed suites, and modules that are already imported.
 
     Raises:
-      FileNotFoundError: see `saved_settings`.
+      FileNotFoundError: it isn't the log directory of a run, as `saved_settings` explains.
       ConfigError: `config.json` can't be read, or its settings are invalid.
     """
     return rebuilt(saved_settings(logdir), os.path.join(logdir, SAVED))

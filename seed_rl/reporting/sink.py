@@ -39,6 +39,6 @@ class Sink(Protocol):
 
 
 FurtherSink = Callable[[Experiment, str, Sequence[Sink]], Sink]
-"""Opens a sink in addition to those of the run's settings, such as one that films the policy; see `Run.sinks`.
+"""Opens a sink that the run's settings don't name, such as one that films the policy; see `Run.sinks`.
 Called once with the experiment, the log directory on this machine, and the sinks that are there, which close after it.
 An error of its `write` ends the run."""

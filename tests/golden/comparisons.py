@@ -1,14 +1,12 @@
 """What this library computes from the inputs of the original's functions, beside what those returned (README.md).
 
-`QUANTITIES` lists what is compared and how far it may differ. A function of `GROUPS` yields pairs of arrays, the first
-one computed by the library's own functions.
+A function of `GROUPS` yields pairs of arrays, the first one computed by the library's own functions.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import pathlib
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -25,7 +23,6 @@ from seed_rl.buffers.samplers import PrioritizedSampler
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.networks.frame_stack import FrameState, stack_frames
-from seed_rl.networks.recurrent import LSTMState
 from seed_rl.networks.trunk import TrunkState, unpack_planes
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.exploration import epsilon_ladder
@@ -34,23 +31,24 @@ from seed_rl.rl.value_rescaling import SIGNED_HYPERBOLIC
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput, Unroll
+from tests.golden.originals import (
+    FOLDER,
+    Layout,
+    cases,
+    frames,
+    lowest_bit_first,
+    lstm_state,
+    newest_last,
+    older_frames,
+    pack_planes,
+    planes,
+    variants_of,
+)
+from tests.golden.quantities import EACH, QUANTITIES
 
-FOLDER = pathlib.Path(__file__).resolve().parent
-EACH, LARGEST = "each number", "the largest number"
-"""What a difference is divided by: the number itself, or the largest magnitude in its array."""
 BOUNDS = ContinuousSpec((-1.0,) * 3, (1.0,) * 3)
 INITIAL_DEVIATION = np.log(2.0) + 1e-3
 """The original's, 0.694: softplus(0) + 0.001."""
-
-
-class Quantity(NamedTuple):
-    name: str
-    by: str
-    """The functions that compute it here."""
-    relative_to: str
-    """`EACH` or `LARGEST`."""
-    bound: float
-    """Upper bound of the relative difference, on any CPU."""
 
 
 class Measured(NamedTuple):
@@ -62,60 +60,6 @@ class Measured(NamedTuple):
 
 Pairs = Iterator[tuple[str, Any, Any]]
 """Name of a quantity, an array computed here, and the original's."""
-
-_VTRACE, _R2D2 = "agents.vtrace.agent.VTraceAgent", "agents.r2d2.agent.R2D2Agent"
-QUANTITIES = {
-    quantity.name: quantity
-    for quantity in (
-        Quantity("V-trace: targets", "rl.vtrace.vtrace", LARGEST, 1e-6),
-        Quantity("V-trace: advantages, weighted", "rl.vtrace.vtrace", LARGEST, 1e-6),
-        Quantity("Value rescaling, from ±1 to ±1e6", "rl.value_rescaling", EACH, 1e-6),
-        Quantity("Its inverse, from ±1 to ±1e6", "rl.value_rescaling", EACH, 1e-4),
-        Quantity("n-step targets", "rl.n_step.n_step_returns", LARGEST, 1e-6),
-        Quantity("R2D2: losses of sequences", "agents.r2d2.loss.r2d2_loss", EACH, 1e-4),
-        Quantity("R2D2: priorities", "agents.r2d2.loss.r2d2_loss", EACH, 1e-4),
-        Quantity("R2D2: first priorities of greedy sequences", "agents.r2d2.loss.td_errors", EACH, 1e-4),
-        Quantity("R2D2: exploration", "rl.exploration.epsilon_ladder", EACH, 1e-6),
-        Quantity("R2D2: importance weights", "buffers.samplers.PrioritizedSampler", EACH, 1e-6),
-        Quantity("R2D2: frame stacks, and the state after them", "networks.frame_stack.stack_frames", EACH, 0.0),
-        Quantity("Football: planes", "networks.trunk.unpack_planes", EACH, 0.0),
-        Quantity("Categorical: log-probabilities", "rl.distributions.distribution_of", LARGEST, 1e-6),
-        Quantity("Categorical: entropies", "rl.distributions.distribution_of", LARGEST, 1e-6),
-        Quantity("Categorical: KL divergences", "rl.distributions.distribution_of", LARGEST, 1e-6),
-        Quantity("Multi-categorical: log-probabilities", "rl.distributions.distribution_of", LARGEST, 1e-6),
-        Quantity("Multi-categorical: entropies", "rl.distributions.distribution_of", LARGEST, 1e-6),
-        Quantity("Squashed normal: log densities", "rl.distributions.distribution_of", LARGEST, 1e-6),
-        Quantity("Adam: 50 steps", "experiment.optimizer.Optimizer", LARGEST, 2e-5),
-        Quantity("Residual network with LSTM: logits", _VTRACE, LARGEST, 1e-6),
-        Quantity("Residual network with LSTM: values", _VTRACE, LARGEST, 1e-6),
-        Quantity("Residual network with LSTM: recurrent state", _VTRACE, LARGEST, 1e-5),
-        Quantity("Residual network with LSTM: loss and its parts", _VTRACE, EACH, 1e-5),
-        Quantity("Residual network with LSTM: gradients after the convolutions", _VTRACE, LARGEST, 1e-4),
-        Quantity("Residual network with LSTM: gradients of the convolutions", _VTRACE, LARGEST, 1e-2),
-        Quantity("Football network: logits", _VTRACE, LARGEST, 1e-4),
-        Quantity("Football network: values", _VTRACE, LARGEST, 1e-4),
-        Quantity("Football network: loss and its parts", _VTRACE, EACH, 5e-4),
-        Quantity("Football network: gradients after the convolutions", _VTRACE, LARGEST, 1e-4),
-        Quantity("Football network: gradients of the convolutions", _VTRACE, LARGEST, 1e-3),
-        Quantity("R2D2's network: Q-values", _R2D2, LARGEST, 1e-6),
-        Quantity("R2D2's network: recurrent state", _R2D2, LARGEST, 1e-6),
-        Quantity("R2D2's network: loss, priorities", _R2D2, EACH, 1e-5),
-        Quantity("R2D2's network: norms of gradients", _R2D2, EACH, 5e-4),
-        Quantity("R2D2's network: losses of five updates", "learner.train_step.TrainStep", EACH, 1e-5),
-    )
-}
-
-
-def cases(file: str, kind: str = "") -> list[dict[str, Any]]:
-    """The arrays of a file by name, for each case whose name begins with `kind`."""
-    found: dict[str, dict[str, Any]] = {}
-    with np.load(FOLDER / file) as arrays:
-        for path in arrays:
-            case, _, name = path.rpartition("/")
-            if case.startswith(kind):
-                found.setdefault(case, {})[name] = arrays[path]
-    assert found, (file, kind)
-    return [*found.values()]
 
 
 def of_vtrace() -> Pairs:
@@ -198,11 +142,6 @@ def of_exploration_and_replay() -> Pairs:
         yield "R2D2: importance weights", sample.weights, case["weights"]
 
 
-def older_frames(packed: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The three frames that the original keeps in 24 bits, uint8 [B, H, W, 3], oldest first."""
-    return np.stack([packed >> bits & 255 for bits in (0, 8, 16)], axis=-1).reshape(-1, height, width, 3)
-
-
 def of_observations() -> Pairs:
     (case,) = cases("r2d2.npz", "frame_stack")
     before, after = (older_frames(case[f"packed_{when}"], 5, 6) for when in ("before", "after"))
@@ -251,101 +190,12 @@ def of_adam() -> Pairs:
         yield "Adam: 50 steps", values, case["values"]
 
 
-def weight(shape: tuple[int, ...], number: int) -> np.ndarray:
-    """Variable `number` of a network in the original's layout."""
-    index = np.arange(np.prod(shape))
-    values = np.sin(0.37 * index + 1.3 * number) / np.sqrt(np.prod(shape[:-1]) if len(shape) > 1 else 1)
-    return values.reshape(shape).astype(np.float32)
-
-
-def lstm_state(units: int, scale: float, number: int) -> LSTMState:
-    """The recurrent state of two environments."""
-    waves = (scale * np.sin(0.37 * np.arange(2 * units) + 1.3 * (number + part)) for part in (0, 1))
-    return LSTMState(*(tf.constant(wave.reshape(2, units), tf.float32) for wave in waves))
-
-
-def frames(*shape: int) -> np.ndarray:
-    """uint8 of `shape`."""
-    index = np.arange(np.prod(shape), dtype=np.uint64)
-    return (2654435761 * index % 2**32 >> 24).astype(np.uint8).reshape(shape)
-
-
-def planes() -> np.ndarray:
-    """Football's planes, uint8 [6, 2, 72, 96, 16] of 0 and 255."""
-    return 255 * (frames(6, 2, 72, 96, 16) < 26).astype(np.uint8)
-
-
-def pack_planes(unpacked: np.ndarray) -> np.ndarray:
-    """Planes [..., 16] as bits of uint16 [...], the first plane in the lowest bit."""
-    return np.packbits(unpacked > 0, axis=-1, bitorder="little").view("<u2")[..., 0]
-
-
-def lowest_bit_first(packed: np.ndarray) -> np.ndarray:
-    """Packed planes, uint16 [...], from the original's [..., 1], in which each byte begins with the highest bit."""
-    bits = np.unpackbits(packed.astype("<u2").view(np.uint8), axis=-1, bitorder="big")
-    return pack_planes(bits)
-
-
-def newest_last(x: np.ndarray, axis: int) -> np.ndarray:
-    """Reverses an axis of four stacked frames, which has the newest frame first in the original."""
-    assert x.shape[axis] == 4
-    return np.flip(x, axis)
-
-
-def swap_gates(x: np.ndarray) -> np.ndarray:
-    """Turns gates i, f, c, o of an LSTM into ours i, f, o, c, or back: [..., 4 units]."""
-    first, second, third, fourth = np.split(x, 4, axis=-1)
-    return np.concatenate([first, second, fourth, third], axis=-1)
-
-
-class Layout:
-    """The original's variables, matched to those of a network here."""
-
-    def __init__(self, weights: np.ndarray):
-        """`weights` has lines `name (shape)`."""
-        parts = [str(line).partition(" ") for line in weights]
-        self.names = [name for name, _, _ in parts]
-        self.shapes = [tuple(int(size) for size in shape.strip("(),").split(",")) for _, _, shape in parts]
-
-    def ordered(self, variables: list[Any]) -> list[Any]:
-        """The variables in the original's order, found by their paths."""
-        by_path = {_plain(variable.path): variable for variable in variables}
-        assert len(by_path) == len(variables) == len(self.names)
-        return [by_path[name] for name in self.names]
-
-    def assign(self, variables: list[Any], offset: int = 0) -> None:
-        for number, (variable, shape) in enumerate(zip(self.ordered(variables), self.shapes, strict=True)):
-            variable.assign(self.convert(number, weight(shape, number + offset)))
-
-    def convert(self, number: int, x: np.ndarray) -> np.ndarray:
-        """A weight or gradient of variable `number` in our layout from the original's, or back."""
-        name = self.names[number]
-        if name.startswith("lstm"):
-            return swap_gates(x)
-        return newest_last(x, axis=2) if name == "conv0/kernel" else x
-
-    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, variables: list[Any]) -> list[np.ndarray]:
-        """The gradients in the original's order and layout."""
-        found = tape.gradient(loss, [variable.value for variable in self.ordered(variables)])
-        return [self.convert(number, tf.convert_to_tensor(own).numpy()) for number, own in enumerate(found)]
-
-
-def _plain(path: str) -> str:
-    """The original's name of a variable with this path, such as stage0/res1/conv0/kernel."""
-    replaced = {"recurrent_kernel": "recurrent", "core": "lstm", "residual_": "res", "stage_": "stage", "conv_": "conv"}
-    for ours, theirs in replaced.items():
-        path = path.replace(ours, theirs)
-    parts = path.split("/")
-    start = next((n for n, part in enumerate(parts) if part.startswith("stage")), len(parts) - 2)
-    return "/".join(parts[start:])
-
-
 def vtrace_network(
     name: str, row: str, spec: EnvSpec, observation: np.ndarray, core_state: Any, **settings: Any
 ) -> Pairs:
     """A network of `vtrace_networks.npz` with the whole loss and its gradients, in each recorded variant."""
     (case, *_), variants = cases("vtrace_networks.npz", name), json.loads((FOLDER / "vtrace_variants.json").read_text())
-    recorded = {number: found for number in range(3) for found in _variant(name, number)}
+    recorded = {number: found for number in range(3) for found in variants_of(name, number)}
     length, batch = case["reward"].shape
     layout, env_output = Layout(case["weights"]), outcomes(case, tf.constant(observation))
     unroll = Unroll(
@@ -389,13 +239,6 @@ def vtrace_network(
             yield f"{row}: gradients {where} the convolutions", begin, expected["gradient_first16"][index]
             norm = np.linalg.norm(gradient)
             yield f"{row}: gradients {where} the convolutions", norm, expected["gradient_norms"][index]
-
-
-def _variant(name: str, number: int) -> list[dict[str, Any]]:
-    with np.load(FOLDER / "vtrace_networks.npz") as arrays:
-        prefix = f"{name}/{number}/"
-        found = {path.removeprefix(prefix): arrays[path] for path in arrays if path.startswith(prefix)}
-    return [found] if found else []
 
 
 def of_residual_network() -> Pairs:

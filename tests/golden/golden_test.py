@@ -13,7 +13,9 @@ import tensorflow as tf
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.value_rescaling import SIGNED_HYPERBOLIC
 from tests.golden import comparisons
-from tests.golden.comparisons import EACH, GROUPS, LARGEST, QUANTITIES, cases, difference
+from tests.golden.comparisons import GROUPS, difference
+from tests.golden.originals import cases, pack_planes, planes
+from tests.golden.quantities import EACH, LARGEST, QUANTITIES
 
 RECORD = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results" / "faithfulness" / "golden.json"
 """What the page shows, written by `scripts/golden.py`."""
@@ -74,7 +76,7 @@ def test_the_original_stacks_frames_and_packs_bits_in_the_opposite_order():
     (case,) = cases("r2d2.npz", "frame_stack")
     np.testing.assert_array_equal(case["stacked"][..., :1], case["frames"])
     (case, *_) = cases("vtrace_networks.npz", "football")
-    ours, original = comparisons.pack_planes(comparisons.planes()[0, 0, 0]), case["packed_first_row"][:, 0]
+    ours, original = pack_planes(planes()[0, 0, 0]), case["packed_first_row"][:, 0]
     bits, reversed_bits = (
         np.unpackbits(row.view(np.uint8), bitorder=order)
         for row, order in ((ours, "little"), (original.astype("<u2"), "big"))

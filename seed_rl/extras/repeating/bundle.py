@@ -76,7 +76,7 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
             found = checkpoints.weights_in(checkpoints.chosen(temporary, None)[1])
             for name in {*policy, *found}:
                 if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
-                    raise Differs(f"the policy in {path} is not that of the end of the run: {name} differs")
+                    raise Differs(f"the policy in {path} isn't what the run ends with: {name} differs")
 
 
 def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:

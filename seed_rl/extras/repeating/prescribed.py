@@ -28,7 +28,7 @@ class OrderedBatcher(Batcher):
     """A batcher whose batches have given members, however long these take to arrive."""
 
     def __init__(self, max_batch_size: int, members: Callable[[Sequence[GroupLease]], Sequence[GroupLease] | None]):
-        """Build batches of `members`: given all open groups it returns those of the next one, None if not known yet.
+        """Build batches of `members`: given all open groups, it returns the next batch's, None if not known yet.
 
         It is called again after each request and each `wake`, until the batch is complete.
         """

@@ -79,7 +79,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_and_verified(
     assert main(["verify", str(bundle)]) == 0
     end_with(place)
     assert main(["verify", str(bundle)]) == 1
-    assert f"the policy in {bundle} is not that of the end of the run" in capsys.readouterr().err
+    assert f"the policy in {bundle} isn't what the run ends with" in capsys.readouterr().err
     with bundles.opened(str(bundle)) as folder:
         _, bundled, _ = checkpoints.chosen(folder, None)
     _, saved, _ = checkpoints.chosen(str(logdir), None)
