@@ -7,12 +7,12 @@ within the last million frames, taken after 5 and 10 million frames if the run i
 below a million frames, of all episodes. There is no score if no episode ended in that time: with 64 environments, games
 of 108,000 frames take 6.9 million frames to end.
 
-The result also has the largest mean return over 100 episodes; the largest absolute mean value, which rewards of at most
-1 and a discount of 0.99 bound by 100; and the smallest entropy of the policy, as a share of the maximum.
+The result also has the mean return of 16 episodes that the final policy plays greedily, the score of a game in which no
+training episode ends; the largest mean return over 100 training episodes; the largest absolute mean value, at most 100
+for rewards of at most 1 and a discount of 0.99; and the policy's smallest entropy, as a share of the maximum.
 
-After a kill, the same command continues. It skips runs whose result (GAME_seed=N.json) and curve (.csv), written when a
-run ends, are in the directory of the JSON file, and continues the others from their checkpoints. A recorded run no
-longer needs its log directory.
+After a kill, the same command continues: it skips runs whose result (GAME_seed=N.json) and curve (.csv) are in the
+directory of the JSON file, whatever has become of their log directories, and the others start from their checkpoints.
 """
 
 import argparse
@@ -42,6 +42,7 @@ PROTOCOL = (
 )
 READINGS = (5_000_000, 10_000_000)  # environment frames
 WINDOW = 1_000_000  # environment frames
+GREEDY_EPISODES = 16
 _LOGS = ("Logs.metrics_interval_s=2", "Logs.checkpoint_interval_s=60")
 _VALUES = ("policy/mean_value", "q/value")
 
@@ -49,7 +50,7 @@ QUICK = {
     "games": "pong",
     "frames": "2k",
     "seeds": 1,
-    "gin_param": ["VTrace.hidden=16", "VTrace.convolutions=((4, 8, 8),)", "Experiment.batch_size=8"],
+    "gin_param": ["VTrace.convolutions=((4, 8, 8),)", "Experiment.batch_size=8", "Atari.max_episode_frames=400"],
 }
 
 
@@ -87,6 +88,7 @@ class _Game(BenchmarkRun):
         super().__init__(arguments.config, bindings, trial, directory)
         self._game = game
         self._stem = os.path.join(arguments.output, trial.name)
+        self._evaluation = os.path.join(self.logdir, "evaluation.json")
         self.record: dict[str, Any] = {}
         if os.path.exists(f"{self._stem}.json"):
             with open(f"{self._stem}.json", encoding="utf-8") as file:
@@ -100,12 +102,19 @@ class _Game(BenchmarkRun):
         result = self.record.get("result", {"failure": "it has not been run"})
         return "failure" not in result and result["frames"] >= self.experiment.total_frames
 
+    def commands(self) -> list[list[str]]:
+        """Return the command that trains the run, and one that plays greedy episodes."""
+        counts = (f"--episodes={GREEDY_EPISODES}", f"--envs={GREEDY_EPISODES}")
+        output = (f"--output={self._evaluation}", "--overwrite")
+        return [*super().commands(), ["eval", f"--logdir={self.logdir}", "--greedy", *counts, *output]]
+
     def end(self, say: Callable[[str], None]) -> None:
         """Record the run."""
         result = {
             "game": self._game,
             "seed": self.experiment.seed,
             **summary(self.rows(), self.experiment.total_frames),
+            "greedy": self.greedy(),
             "starts": self.starts(),
             **({"failure": self.failure} if self.failure else {}),
         }
@@ -116,6 +125,14 @@ class _Game(BenchmarkRun):
         self.record = {**content, "command": command, "settings": self.experiment.to_json()}
         report.write_table(list(thinned(self.rows())), f"{self._stem}.csv", COLUMNS)
         report.write(f"{self._stem}.json", self.record)
+
+    def greedy(self) -> dict[str, Any] | None:
+        """Read the statistics of the greedy episodes, None if they have not been played."""
+        if self.failure or not os.path.exists(self._evaluation):
+            return None
+        with open(self._evaluation, encoding="utf-8") as file:
+            found = json.load(file)
+        return {name: found[name] for name in ("episodes", "mean", "standard_error", "mean_length")}
 
 
 def summary(rows: Sequence[Mapping[str, float]], total_frames: int) -> dict[str, Any]:
@@ -166,10 +183,6 @@ def _extremes(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {**largest, "min_entropy_share": min(shares)} if shares else largest
 
 
-def _text(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.2f}" if abs(value) < 1e6 else f"{value:.1e}"
-
-
 def table(result: dict[str, Any]) -> str:
     """Format a line per run (scores, the last also in percent of human play, extremes, minutes), then the failures."""
     runs = result["runs"]
@@ -182,9 +195,11 @@ def table(result: dict[str, Any]) -> str:
         cells = [
             *(scores.get(frames) for frames in ends),
             None if last is None or reference is None else reference.normalise(last),
+            (run.get("greedy") or {}).get("mean"),
             *(run[name] for name in ("best_return", "max_abs_value", "min_entropy_share", "minutes")),
         ]
-        rows.append([run["game"], str(run["seed"]), *map(_text, cells)])
-    heads = [*(f"score\n{frames / 1e6:g} M" for frames in ends), "% of\nhuman", "best\nof 100", "largest\n|value|"]
+        rows.append([run["game"], str(run["seed"]), *map(report.number, cells)])
+    heads = ["% of\nhuman", "greedy\nplay", "best\nof 100", "largest\n|value|", "least\nentropy", "minutes"]
+    heads = ["game", "seed", *(f"score\n{frames / 1e6:g} M" for frames in ends), *heads]
     failures = [f"{run['game']} seed {run['seed']} failed: {run['failure']}" for run in runs if "failure" in run]
-    return "\n".join([report.columns(["game", "seed", *heads, "least\nentropy", "minutes"], rows), *failures])
+    return "\n".join([report.columns(heads, rows), *failures])

@@ -118,10 +118,10 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in zip(*drawn, strict=True))
 
 
-def number(value: float) -> str:
+def number(value: float | None) -> str:
     """Format a number with three significant digits and all digits before the point: 0.0123, 1.23, 12.3, 123, 1,234."""
-    if value == 0:
-        return "0"
+    if not value:
+        return "-" if value is None else "0"
     magnitude = int(f"{value:.2e}".partition("e")[2])  # exponent of the first digit after rounding
     return f"{value:,.{max(0, 2 - magnitude)}f}"
 

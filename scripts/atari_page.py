@@ -28,11 +28,14 @@ COLUMNS = 6  # panels per row of a picture
 
 
 class Scores(NamedTuple):
-    """Mean returns over the last million frames before some number of environment frames."""
+    """Mean returns over the last million frames before some number of environment frames.
+
+    At the end of a run in which no episode ended in that time, the score is the mean return of greedy episodes.
+    """
 
     frames: int
     ours: dict[str, list[float]]
-    """Scores by game, one for each seed with a finished episode."""
+    """Scores by game, one for each seed that has one."""
     anchors: dict[str, dict[str, list[float]]]
     """Scores by agent and game, five runs each; empty if none are published for this number of frames."""
 
@@ -67,6 +70,8 @@ def scores_of(records: Sequence[Mapping[str, Any]], frames: int, results: pathli
     ours: dict[str, list[float]] = {}
     for run in (record["result"] for record in records):
         found = [each["score"] for each in run["scores"] if each["frames"] == frames]
+        if found == [None] and run["scores"][-1]["frames"] == frames:
+            found = [_greedy(run)]
         ours.setdefault(run["game"], []).extend(score for score in found if score is not None)
     anchors: dict[str, dict[str, list[float]]] = {}
     with open(results / ANCHORS, encoding="utf-8", newline="") as file:
@@ -78,10 +83,16 @@ def scores_of(records: Sequence[Mapping[str, Any]], frames: int, results: pathli
     return Scores(frames, ours, anchors)
 
 
+def _greedy(run: Mapping[str, Any]) -> float | None:
+    """Return the mean return of the greedy episodes after a run, if any have been played."""
+    return found["mean"] if (found := run.get("greedy")) else None
+
+
 def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathlib.Path) -> str:
     """Write the table of all games, with remarks, missing runs and the origin of the data."""
     runs = [record["result"] for record in records]
     rows, normalised = [], {}
+    is_greedy = any(_greedy(run) is not None for run in runs)
     for game, own in scores.ours.items():
         seeds = [run for run in runs if run["game"] == game]
         reference = REFERENCES.get(game)
@@ -96,10 +107,13 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             _extreme(min, seeds, "min_entropy_share")[0],
             sum(run["minutes"] for run in seeds),
         ]
+        if is_greedy:
+            cells.insert(1, _mean([mean for run in seeds if (mean := _greedy(run)) is not None]))
         rows.append([game, *map(_number, cells)])
     heads = [
         "game",
         "ours",
+        *(["ours, greedy"] if is_greedy else []),
         *(AGENTS if scores.anchors else ()),
         "random",
         "human",
@@ -114,7 +128,9 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             f"{game} ({score:.0f} %)" for game, score in normalised.items() if score < BELOW_RANDOM
         ],
         "Without an episode that ended in the last million frames": [
-            _name(run) for run in runs if {"frames": scores.frames, "score": None, "episodes": 0} in run["scores"]
+            _name(run) + ("" if _greedy(run) is None else ", with the score of greedy episodes")
+            for run in runs
+            if {"frames": scores.frames, "score": None, "episodes": 0} in run["scores"]
         ],
         "Failed": [f"{_name(run)}: {run['failure']}" for run in runs if "failure" in run],
         "Not run yet": [game for game in SETS.get(folder.name.partition("_")[0], ()) if game not in scores.ours],

@@ -56,6 +56,16 @@ def test_a_game_has_the_mean_of_its_seeds_and_what_stands_out_is_named(folder):
     assert cells(text, "IQN")[:2] == ["1", "5"]
 
 
+def test_a_game_without_a_finished_training_episode_has_the_score_of_greedy_episodes(folder):
+    one, other = folder / "qbert_seed=1.json", folder / "name_this_game_seed=1.json"
+    change(one, one, None, greedy={"episodes": 16, "mean": 7202.01, "standard_error": 9.0, "mean_length": 27000.0})
+    change(other, other, None, greedy=None)
+    text = atari_page.part_of("scores atari5_10M 10M", folder.parent)
+    assert cells(text, "qbert")[:2] == ["7,202", "7,202"], "ours, and ours if greedy"
+    assert cells(text, "name_this_game")[:2] == ["–", "–"]
+    assert cells(atari_page.part_of("summary atari5_10M 10M", folder.parent), "seed_rl")[:2] == ["1", "1"]
+
+
 def test_pictures_are_drawn_of_what_has_been_run_and_shown_once_they_are_there(folder):
     assert ".png" not in atari_page.part_of("summary atari5_10M 10M", folder.parent)
     atari_page.draw(folder)

@@ -83,6 +83,12 @@ def queue(monkeypatch, tmp_path):
         killed = run.trial.name in Queue.kills
         with open(f"{run.logdir}/metrics.jsonl", "w", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows_of(FRAMES // 2 if killed else FRAMES))
+        _, (command, *flags) = run.commands()
+        assert (command, flags[:2]) == ("eval", [f"--logdir={run.logdir}", "--greedy"])
+        played = {"episodes": 16, "mean": 3.25, "standard_error": None, "mean_length": 9.0, "median": 0.0}
+        (output,) = [flag.removeprefix("--output=") for flag in flags if flag.startswith("--output=")]
+        with open(output, "w", encoding="utf-8") as file:
+            json.dump(played, file)
         if killed:
             Queue.kills.clear()
             raise Killed
@@ -115,6 +121,7 @@ def test_a_record_has_what_is_needed_to_repeat_its_run(queue, tmp_path):
     record = json.loads((tmp_path / "out" / "pong_seed=1.json").read_text())
     assert "--gin_file=atari/vtrace_fast --gin_param=Atari.sticky_actions=0.25" in record["command"]
     assert record["settings"]["env.sticky_actions"] == 0.25
+    assert record["result"]["greedy"] == {"episodes": 16, "mean": 3.25, "standard_error": None, "mean_length": 9.0}
     assert record["settings"]["agent.layer_norm"] == "all"
     bindings = [word.removeprefix("--gin_param=") for word in shlex.split(record["command"])[3:]]
     again = config_files.load(["atari/vtrace_fast"], bindings)
@@ -130,7 +137,7 @@ def test_a_run_that_failed_is_recorded_and_tried_again(queue):
     queue.fails.add("pong_seed=1")
     results = queue("--seeds=2")
     assert queue.trained == ["pong_seed=1", "qbert_seed=1", "pong_seed=2", "qbert_seed=2"], "first seeds come first"
-    assert results[0]["failure"] == "it diverged"
+    assert (results[0]["failure"], results[0]["greedy"]) == ("it diverged", None)
     assert "pong seed 1 failed: it diverged" in atari.table({"runs": results}).splitlines()[-1]
     queue.fails.clear()
     assert "failure" not in queue("--seeds=2")[0]

@@ -65,6 +65,10 @@ class Run:
             return pathlib.Path(self.logdir, _FINISHED).read_bytes() == json.dumps(self.arguments).encode()
         return False
 
+    def commands(self) -> list[list[str]]:
+        """Return the `seed_rl` commands of the run; each begins once the one before it has succeeded."""
+        return [["train", "--exit_with_parent", f"--logdir={self.logdir}", *self.arguments]]
+
     def begin(self) -> None:
         """Prepare for a start of the process; called before each."""
 
@@ -82,17 +86,21 @@ class Run:
           The exit code of the process, 0 if the run was over before its last frame.
         """
 
+        code, ended = 0, ""
         started, ends = time.monotonic(), lambda: stopped() or self.is_over()
         try:
             self.begin()
             say(f"started: {self.title}")
             self._await_orphan(ends)
-            command = children.seed_rl("train", "--exit_with_parent", f"--logdir={self.logdir}", *self.arguments)
             output = os.path.join(self.logdir, "output.log")
-            code, ended = children.run_logged(command, output, lambda process: _wait(process, ends))
-            if ends():
-                return 0 if self.is_over() else code
-            if not code:
+            for command in self.commands():
+                words = children.seed_rl(*command)
+                code, ended = children.run_logged(words, output, lambda process: _wait(process, ends))
+                if ends():
+                    return 0 if self.is_over() else code
+                if code:
+                    break
+            else:
                 pathlib.Path(self.logdir, _FINISHED).write_text(json.dumps(self.arguments))
         except OSError as error:
             code, ended = 1, f"{error.filename or self.logdir} can't be used: {reason(error)}"
