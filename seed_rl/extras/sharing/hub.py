@@ -15,13 +15,13 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 
 from seed_rl import __version__
 from seed_rl.cli.main import carry_out, commands
 from seed_rl.evaluation import episodes
 from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
-from seed_rl.extras.sharing import safetensors
 from seed_rl.extras.sharing.export import new_directory
 from seed_rl.extras.sharing.published import ABOUT, STATE, WEIGHTS
 from seed_rl.foreign import printable
@@ -64,8 +64,9 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         variables = checkpoints.variables_for(policy.agent)
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
         state = json.dumps({"counters": {"env_frames": policy.env_frames}})
-        safetensors.save(os.path.join(new, WEIGHTS), arrays, {STATE: state})
-        digest = hashlib.sha256(pathlib.Path(new, WEIGHTS).read_bytes()).hexdigest()
+        weights = safetensors.numpy.save(arrays, {STATE: state})
+        pathlib.Path(new, WEIGHTS).write_bytes(weights)
+        digest = hashlib.sha256(weights).hexdigest()
         how["episodes"] = max(how.get("episodes", 100), 2 * env.players)  # a standard error needs two games
         score = episodes.evaluate_run(new, **how)
         _film(new, score)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from seed_rl.experiment import ConfigError
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.extras.sharing import pretrained, safetensors
+from seed_rl.extras.sharing import pretrained
 from seed_rl.foreign import json_object
 from seed_rl.settings import did_you_mean
 from seed_rl.system.files import explained
@@ -60,7 +61,11 @@ def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     Raises:
       CheckpointError: the file can't be read.
     """
-    with checkpoints.opened(path) as file:
-        arrays, metadata = safetensors.load(file.read())
+    with (
+        checkpoints.opened(path),
+        explained(CheckpointError, f"{path} is not a safetensors file", SafetensorError),
+        safe_open(path, "numpy") as file,
+    ):
+        arrays, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     with explained(CheckpointError, f"{path} is not a policy: its {STATE} can't be read", ValueError):
         return arrays, json_object(metadata.get(STATE, "").encode())

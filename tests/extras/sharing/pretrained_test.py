@@ -1,6 +1,7 @@
 """The pretrained policies in the repository, and how they are found."""
 
 import hashlib
+import json
 import sys
 from types import SimpleNamespace
 from unittest.mock import create_autospec
@@ -57,6 +58,13 @@ def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkey
     assert "Did you mean 'catch'?" in capsys.readouterr().err
     assert main(["pretrained"]) == 0
     assert "\ncatch " in f"\n{capsys.readouterr().out}"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 8, json.dumps({"a": 1}).encode()])
+def test_damaged_weights_are_a_sentence(tmp_path, capsys, content):
+    (tmp_path / WEIGHTS).write_bytes(content)
+    assert main(["eval", f"--logdir={tmp_path}"]) == 2
+    assert f"{WEIGHTS} is not a safetensors file: " in capsys.readouterr().err
 
 
 def test_an_installation_without_the_repository_says_where_they_are(tmp_path, monkeypatch, capsys):
