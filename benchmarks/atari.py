@@ -30,6 +30,7 @@ from seed_rl.envs.atari import ATARI_57, REFERENCES, games
 from seed_rl.experiment import config_files
 from seed_rl.extras.studies.runs import Trial
 from seed_rl.reporting import metrics
+from seed_rl.reporting.text import columns
 
 SETS = {"atari57": ATARI_57, "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert")}
 """Named sets of games: those reported by papers, and five that predict their median score (arXiv:2210.02019)."""
@@ -82,7 +83,7 @@ class _Game(BenchmarkRun):
     """A run of one game, recorded in the directory of results."""
 
     def __init__(self, game: str, seed: int, directory: str, arguments: argparse.Namespace):
-        """Raises the same errors as `BenchmarkRun`, also for a record of another configuration."""
+        """Raise the same errors as `BenchmarkRun`, also for a record of another configuration."""
         bindings = [*PROTOCOL, *_LOGS, f"Experiment.total_frames={arguments.frames}", *arguments.gin_param]
         trial = Trial(f"{game}_seed={seed}", {"Atari.game": game, "Experiment.seed": str(seed)})
         super().__init__(arguments.config, bindings, trial, directory)
@@ -202,4 +203,4 @@ def table(result: dict[str, Any]) -> str:
     heads = ["% of\nhuman", "greedy\nplay", "best\nof 100", "largest\n|value|", "least\nentropy", "minutes"]
     heads = ["game", "seed", *(f"score\n{frames / 1e6:g} M" for frames in ends), *heads]
     failures = [f"{run['game']} seed {run['seed']} failed: {run['failure']}" for run in runs if "failure" in run]
-    return "\n".join([report.columns(heads, rows), *failures])
+    return "\n".join([columns(heads, rows), *failures])

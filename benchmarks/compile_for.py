@@ -22,12 +22,13 @@ import tensorflow as tf
 from benchmarks import BenchmarkError, flags
 from benchmarks.experiments import Recipe
 from benchmarks.parts import ActStepPart
-from benchmarks.report import columns, number
+from benchmarks.report import number
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.extras.planning.measuring import blank_unroll
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.reporting.text import columns
 from seed_rl.system import devices
 
 DEVICES = {"v5e": "v5e:2x2", "h200": "h200.txtpb"}

@@ -15,11 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks import flags
-from benchmarks.report import columns, median
+from benchmarks.report import median
 from benchmarks.timing import spread
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild, EnvConfig, random_play
 from seed_rl.experiment import Experiment
+from seed_rl.reporting.text import columns
 from seed_rl.specs import EnvDescription
 from seed_rl.types import EnvOutput
 

@@ -15,9 +15,10 @@ from typing import Any
 from benchmarks import flags, streams
 from benchmarks.experiments import Recipe
 from benchmarks.parts import LearnerPart
-from benchmarks.report import columns, median, number
+from benchmarks.report import median, number
 from benchmarks.timing import spreads
 from seed_rl.experiment import Actors, Experiment
+from seed_rl.reporting.text import columns
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0}
 

@@ -105,19 +105,6 @@ def commit() -> str | None:
         return None
 
 
-def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format a table with right-aligned columns of numbers and left-aligned others; headers may have several lines."""
-    height = 1 + max(header.count("\n") for header in headers)
-    heads = [("\n" * (height - 1 - header.count("\n")) + header).split("\n") for header in headers]
-    cells = [[row[n] for row in rows] for n in range(len(headers))]
-    drawn = []
-    for head, column in zip(heads, cells, strict=True):
-        width = max(map(len, [*head, *column]))
-        align = str.rjust if all(map(_is_number, column)) else str.ljust
-        drawn.append([*(align(line, width) for line in head), "-" * width, *(align(cell, width) for cell in column)])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*drawn, strict=True))
-
-
 def number(value: float | None) -> str:
     """Format a number with three significant digits and all digits before the point: 0.0123, 1.23, 12.3, 123, 1,234."""
     if not value:
@@ -129,7 +116,3 @@ def number(value: float | None) -> str:
 def median(value: Mapping[str, Any]) -> str:
     """Format the median of a `timing.spread` as `number` does."""
     return number(value["median"])
-
-
-def _is_number(cell: str) -> bool:
-    return cell in ("", "-") or cell.strip("-+").replace(",", "").replace(".", "").isdigit()

@@ -21,12 +21,13 @@ from typing import Any
 
 from benchmarks import flags
 from benchmarks.env import rate_of
-from benchmarks.report import columns, median, number, write_table
+from benchmarks.report import median, number, write_table
 from benchmarks.runs import BenchmarkRun, train_in_turn
 from benchmarks.timing import spread
 from seed_rl.extras.studies.runs import Trial
 from seed_rl.extras.studies.sweep import trials
 from seed_rl.reporting import metrics
+from seed_rl.reporting.text import columns
 
 QUICK = {"configs": "catch/vtrace", "seeds": 1, "minutes": 0.05, "thresholds": "-1,2", "metrics_interval": 0.2}
 
@@ -63,7 +64,7 @@ class _Race(BenchmarkRun):
     """A run that ends when it has reached all thresholds."""
 
     def __init__(self, config: str, trial: Trial, directory: str, arguments: argparse.Namespace):
-        """Raises the same errors as `BenchmarkRun`."""
+        """Raise the same errors as `BenchmarkRun`."""
         place = os.path.join(directory, os.path.splitext(config)[0].strip("./").replace("/", "_"))
         super().__init__(config, [f"Logs.metrics_interval_s={arguments.metrics_interval}"], trial, place)
         self.title = f"{config} {trial.name}"

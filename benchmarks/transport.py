@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import flags, streams
-from benchmarks.report import columns, median
+from benchmarks.report import median
 from benchmarks.timing import spreads
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites
@@ -24,6 +24,7 @@ from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
 from seed_rl.inference.thread import ActingThread
+from seed_rl.reporting.text import columns
 from seed_rl.specs import ActorSettings, ArraySpec, DiscreteSpec, EnvDescription, EnvSpec
 from seed_rl.transport.codec import StepCodec
 from seed_rl.types import EnvOutput

@@ -183,14 +183,14 @@ class _TwinPictures(Watchable):
         self._frames: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts the same episode in both; raises ValueError without a seed."""
+        """Start the same episode in both; raise ValueError without a seed."""
         if seed is None:
             raise ValueError("an environment and its twin need a seed to play the same episode")
         self._frames, _ = self._twin.reset(seed=seed, options=options)
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps both with the same actions."""
+        """Step both with the same actions."""
         self._frames = self._twin.step(actions)[0]
         return self.env.step(actions)
 
@@ -198,6 +198,6 @@ class _TwinPictures(Watchable):
         return self._frames[0, -1]
 
     def close(self, **kwargs: Any) -> None:
-        """Closes both."""
+        """Close both."""
         self._twin.close(**kwargs)
         super().close(**kwargs)

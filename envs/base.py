@@ -32,7 +32,7 @@ class EnvironmentFailed(RuntimeError):
 
 
 def failure(subject: str, error: BaseException) -> CannotBuild | EnvironmentFailed:
-    """Turns an environment's error into one line that begins with a subject like "Pong-v5 failed in step"."""
+    """Turn an environment's error into one line that begins with a subject like "Pong-v5 failed in step"."""
     if isinstance(error, CannotBuild | EnvironmentFailed):
         return error
     return EnvironmentFailed(f"{subject}: {described(error)}")
@@ -74,7 +74,7 @@ class EnvConfig(Settings, abc.ABC):
         return {}
 
     def check_packages(self) -> None:
-        """Checks that the `packages` are installed, without importing them.
+        """Check that the `packages` are installed, without importing them.
 
         Raises:
           CannotBuild: one is missing.
@@ -102,7 +102,7 @@ class EnvConfig(Settings, abc.ABC):
         return 1
 
     def check_rows(self, name: str, rows: int) -> None:
-        """Raises CannotBuild unless a number of rows, given by the setting `name`, is that of whole games."""
+        """Raise CannotBuild unless a number of rows, given by the setting `name`, is that of whole games."""
         if rows % self.players:
             kind = f"the number of players in {self.title} ({self.players})"
             raise CannotBuild(f"{name} must be a multiple of {kind}, got {rows}")
@@ -117,7 +117,7 @@ class EnvConfig(Settings, abc.ABC):
 
     @abc.abstractmethod
     def make(self, num_envs: int) -> VectorEnv:
-        """Builds `num_envs` environments, or rows of `players`, with SAME_STEP autoreset and spaces as in `spec`."""
+        """Build `num_envs` environments, or rows of `players`, with SAME_STEP autoreset and spaces as in `spec`."""
 
     def spec(self) -> EnvSpec:
         """Observations and actions of one environment or player; by default, builds one to find out."""
@@ -125,7 +125,7 @@ class EnvConfig(Settings, abc.ABC):
             return spec_of(env)
 
     def human_normalised(self, mean_return: float) -> float | None:
-        """Converts a mean return to percent, where 0 is a random policy and 100 a human; None without references."""
+        """Convert a mean return to percent, where 0 is a random policy and 100 a human; None without references."""
         return None
 
     @property
@@ -134,7 +134,7 @@ class EnvConfig(Settings, abc.ABC):
         return None
 
     def watch(self) -> Watchable:
-        """Builds one environment that can be filmed; by default its observations are the pictures.
+        """Build one environment that can be filmed; by default its observations are the pictures.
 
         Raises:
           CannotBuild: there is nothing to draw.
@@ -201,21 +201,21 @@ class ObservationPictures(Watchable):
 
 
 def reset(env: VectorEnv, seed: int | None) -> EnvOutput:
-    """Starts a run of B environments; in its first output, an episode begins in every environment."""
+    """Start a run of B environments; in its first output, an episode begins in every environment."""
     observation, _ = env.reset(seed=seed)
     nowhere = np.zeros(env.num_envs, bool)
     return EnvOutput(np.zeros(env.num_envs, np.float32), ~nowhere, nowhere, observation)
 
 
 def step(env: VectorEnv, actions: np.ndarray) -> EnvOutput:
-    """Steps B environments with SAME_STEP autoreset, ignoring last observations of truncated episodes in `info`."""
+    """Step B environments with SAME_STEP autoreset, ignoring last observations of truncated episodes in `info`."""
     observation, reward, terminated, truncated, info = env.step(actions)
     return EnvOutput(as_float32(reward), *ends_of(terminated, truncated, info), observation)
 
 
 @np.errstate(over="ignore")
 def as_float32(values: Any) -> np.ndarray:
-    """Converts rewards to float32, too large ones to infinity."""
+    """Convert rewards to float32, too large ones to infinity."""
     return np.asarray(values, np.float32)
 
 
@@ -267,7 +267,7 @@ def random_actions(
 
 
 def random_play(env: VectorEnv, spec: EnvSpec, seed: int = 0) -> Iterator[EnvOutput]:
-    """Yields the outputs of a reset, and then of endless steps with random legal actions; see `step`."""
+    """Yield the outputs of a reset, and then of endless steps with random legal actions; see `step`."""
     rng, output = np.random.default_rng(seed), reset(env, seed)
     while True:
         yield output

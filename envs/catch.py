@@ -41,13 +41,13 @@ class CatchVectorEnv(UniformVectorEnv):
         self._row, self._ball, self._paddle = np.zeros((3, num_envs), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts new episodes."""
+        """Start new episodes."""
         super().reset(seed=seed)
         self._begin(np.ones(self.num_envs, bool))
         return self._render(), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Moves each paddle by its action - 1 and each ball down by one row."""
+        """Move each paddle by its action - 1 and each ball down by one row."""
         self._paddle = np.clip(self._paddle + np.asarray(actions) - 1, 0, self._columns - 1)
         self._row += 1
         terminated = self._row == self._rows - 1

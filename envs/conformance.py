@@ -12,7 +12,7 @@ from seed_rl.envs.registry import from_description
 
 
 def check_suite(config: EnvConfig, steps: int) -> None:
-    """Asserts that a config builds vector environments as `EnvConfig` promises.
+    """Assert that a config builds vector environments as `EnvConfig` promises.
 
     Spaces and dtypes must be as declared, autoreset must be SAME_STEP, seeds must determine episodes, also in
     used environments, different seeds give different ones, and the description must build an equal config.
@@ -35,7 +35,7 @@ def check_suite(config: EnvConfig, steps: int) -> None:
 
 
 def _play(config: EnvConfig, seed: int, steps: int, used: bool) -> tuple[list[np.ndarray], bool]:
-    """Steps three environments or games, new or used; returns copies of all their results, and whether one ended."""
+    """Step three environments or games, new or used; return copies of all their results, and whether one ended."""
     num_envs, spec, rng = 3 * config.players, config.spec(), np.random.default_rng(0)
     with closing(config.make(num_envs)) as env:
         if used:

@@ -80,7 +80,7 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
 
 
 def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
-    """Yields the outputs of random play after checking each.
+    """Yield the outputs of random play after checking each.
 
     Raises:
       CannotBuild: an output does not match the spec, or is not finite.

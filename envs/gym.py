@@ -123,7 +123,7 @@ class Gym(EnvConfig):
 
 
 def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> gymnasium.Env:
-    """Builds one environment; raises CannotBuild."""
+    """Build one environment, or raise CannotBuild."""
     with sentences_of(env_id):
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
         for text in wrappers:

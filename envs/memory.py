@@ -45,13 +45,13 @@ class MemoryVectorEnv(UniformVectorEnv):
         self._time, self._cue = np.zeros((2, num_envs), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts new episodes."""
+        """Start new episodes."""
         super().reset(seed=seed)
         self._begin(np.ones(self.num_envs, bool))
         return self._render(), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Steps all environments; where the light is on, the reward is 1 if the action is the cue."""
+        """Step all environments; where the light is on, taking the cued action has a reward of 1."""
         terminated = self._time == self._last
         reward = np.where(terminated & (self._cue == np.asarray(actions)), 1.0, 0.0)
         self._time += 1

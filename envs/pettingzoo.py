@@ -78,7 +78,7 @@ class PettingZoo(EnvConfig):
         return sendable(GamesVectorEnv(games), self.env, *how)
 
     def _make_one(self, options: Mapping[str, Any]) -> Any:
-        """Builds one environment of PettingZoo, with its parallel interface if it has one."""
+        """Build one environment of PettingZoo, with its parallel interface if it has one."""
         import pettingzoo
 
         if "/" in self.env:

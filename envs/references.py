@@ -17,6 +17,6 @@ class Reference(NamedTuple):
 
 
 def read_references(path: pathlib.Path) -> dict[str, Reference]:
-    """Reads a CSV file with the columns `name,random,human`, preserving the order of rows."""
+    """Read a CSV file with the columns `name,random,human`, preserving the order of rows."""
     with path.open(encoding="utf-8", newline="") as file:
         return {row["name"]: Reference(float(row["random"]), float(row["human"])) for row in csv.DictReader(file)}

@@ -60,7 +60,7 @@ def suite(name: str) -> type[EnvConfig]:
 
 
 def from_description(description: EnvDescription) -> EnvConfig:
-    """Builds the config that a description, for example from a learner, describes.
+    """Build the config that a description, for example from a learner, describes.
 
     Raises:
       CannotBuild: the suite or an option is unknown, or a value is invalid.

@@ -34,7 +34,7 @@ def observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, Array
 
 
 def check_size(subject: str, space: gymnasium.Space[Any], remedy: str = "") -> None:
-    """Raises ValueError if a space of choices has more values than a network can have inputs or outputs for."""
+    """Raise ValueError if a space of choices has more values than a network can have inputs or outputs for."""
     sizes = np.ravel(getattr(space, "nvec", getattr(space, "n", 0))).tolist()
     if isinstance(space, spaces.MultiBinary):
         sizes = [2 * math.prod(space.shape)]

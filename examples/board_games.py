@@ -37,7 +37,7 @@ def tic_tac_toe(spec: EnvSpec, seed: int) -> Act:
 
 
 def connect_four(spec: EnvSpec, seed: int) -> Act:
-    """Looks two plies ahead: wins if it can, and avoids moves after which the opponent can win."""
+    """Look two plies ahead: win if possible, and avoid moves after which the opponent can win."""
 
     def dropped(own: np.ndarray, other: np.ndarray, column: int) -> np.ndarray:
         after = own.copy()

@@ -26,13 +26,13 @@ class TicTacToe(gymnasium.Env):
     action_space = spaces.Discrete(9)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts a game."""
+        """Start a game."""
         super().reset(seed=seed)
         self._marks = np.zeros((2, 9), np.float32)
         return self._observation(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes the agent's move and the opponent's."""
+        """Make the agent's move and the opponent's."""
         assert not self._marks[:, action].any(), f"cell {action} is taken"
         self._marks[0, action] = 1
         free = np.flatnonzero(~self._marks.any(axis=0))

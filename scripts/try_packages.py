@@ -16,14 +16,14 @@ _SMALL = ["--total_frames=20_000", "--max_minutes=1", "--gin_param=Actors.envs_p
 
 
 def rows() -> list[tuple[str, list[str], list[str]]]:
-    """Returns name, packages to install, and flags of each row with flags."""
+    """Return name, packages to install, and flags of each row with flags."""
     text = (ROOT / "docs/guides/packages.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| (.*?) \| `(.*?)` \| `(--.*)` \|$", text, re.MULTILINE)
     return [(name, shlex.split(packages), shlex.split(flags.replace("` `", " "))) for name, packages, flags in found]
 
 
 def tried(packages: list[str], flags: list[str]) -> str:
-    """Installs seed_rl and packages in a new environment and trains; returns what went wrong."""
+    """Installs seed_rl and packages in a new environment and trains; return what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
         uv, python = str(pathlib.Path(sys.executable).with_name("uv")), f"{folder}/env/bin/python"
         made = [uv, "venv", "--quiet", "--python", sys.executable, f"{folder}/env"]
@@ -37,7 +37,7 @@ def tried(packages: list[str], flags: list[str]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Tries the rows whose names have one of the words, or all; returns the number of those that fail."""
+    """Try the rows whose names have one of the words, or all; return the number of those that fail."""
     failed = 0
     for name, packages, flags in rows():
         if not words or any(word.lower() in name.lower() for word in words):

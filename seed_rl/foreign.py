@@ -15,7 +15,7 @@ _MAX_REASON = 500  # characters of an error's text
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Parses a JSON object.
+    """Parse a JSON object.
 
     Raises:
       ValueError: the text is anything else, or longer than 16 million; the message is one line.
@@ -37,7 +37,7 @@ class JsonObject:
     """A constraint of a setting, as in `settings`: it is the text of a JSON object."""
 
     def check(self, name: str, value: str) -> None:
-        """Raises ValueError unless the value is one."""
+        """Raise ValueError unless the value is one."""
         try:
             json_object(value)
         except ValueError as error:
@@ -57,7 +57,7 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def read_json_object(path: str) -> dict[str, Any]:
-    """Reads a JSON object from a file of at most one mebibyte.
+    """Read a JSON object from a file of at most one mebibyte.
 
     Raises:
       OSError: the file can't be read.
@@ -71,7 +71,7 @@ def read_json_object(path: str) -> dict[str, Any]:
 
 
 def number(values: Any, name: str) -> float:
-    """Looks up a number in a JSON object: a float, or an int of at most 64 bits.
+    """Look up a number in a JSON object: a float, or an int of at most 64 bits.
 
     Raises:
       ValueError: the value is missing or something else.
@@ -94,7 +94,7 @@ def enumerated(phrases: Sequence[str], most: int = 4) -> str:
 
 
 def printable(text: str) -> str:
-    """Escapes everything in a text that is not printable, except line breaks.
+    """Escape everything in a text that is not printable, except line breaks.
 
     Lines after the first are indented, so that they can't pass for separate messages.
     """

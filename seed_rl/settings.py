@@ -29,7 +29,7 @@ class Within(NamedTuple):
     high: float = math.inf
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError unless the value is within the bounds."""
+        """Raise ValueError unless the value is within the bounds."""
         if not self.low <= value <= self.high:
             allowed = f"at least {self.low}" if self.high == math.inf else f"in [{self.low}, {self.high}]"
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
@@ -42,7 +42,7 @@ class OneOf:
         self._choices = choices
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError unless the value is allowed."""
+        """Raise ValueError unless the value is allowed."""
         if value not in self._choices:
             raise ValueError(f"{name} must be one of {', '.join(self._choices)}, got {value!r}")
 
@@ -54,7 +54,7 @@ class Place(NamedTuple):
     """Whether something is written there: the settings of others don't say where."""
 
     def check(self, name: str, value: Any) -> None:
-        """Raises nothing."""
+        """Raise nothing."""
 
 
 Count: TypeAlias = Annotated[int, Within(1)]
@@ -109,7 +109,7 @@ def without_places(settings: SettingsT, only_written: bool = False) -> SettingsT
 
 
 def whole_number(text: str) -> int:
-    """Parses a whole number, which may be written as 1e6, 300k, 10M or 1_000_000.
+    """Parse a whole number, which may be written as 1e6, 300k, 10M or 1_000_000.
 
     Raises:
       ValueError: the text is not a whole number.
@@ -122,7 +122,7 @@ def whole_number(text: str) -> int:
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    """Checks a value's type and bounds; returns it, or the whole number that it denotes if the type is int."""
+    """Check a value's type and bounds; return it, or the whole number that it denotes if the type is int."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     kinds, constraints, tuples = [], [], []
     for part in typing.get_args(hint) if is_union else (hint,):
@@ -143,7 +143,7 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def _checked_parts(name: str, values: tuple[Any, ...], hints: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Checks a tuple like `_checked`, given a type for each part, or a type and an ellipsis."""
+    """Check a tuple like `_checked`, given a type for each part, or a type and an ellipsis."""
     hints = hints[:1] * len(values) if hints[-1:] == (Ellipsis,) else hints
     if len(values) != len(hints):
         wanted = ", ".join(getattr(hint, "__origin__", hint).__name__ for hint in hints)

@@ -151,7 +151,7 @@ class DMLab(EnvConfig):
         return None if reference is None else reference.normalise(mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
-        """Starts a process per environment, because simulators hold the interpreter's lock; they start when reset.
+        """Start a process per environment, because simulators hold the interpreter's lock; they start when reset.
 
         Raises:
           CannotBuild: something is missing on this machine; the message says what.

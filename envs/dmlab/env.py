@@ -107,7 +107,7 @@ def _start(config: DMLab, folder: str) -> Any:
 
 
 def _read(lab: Any) -> Any:
-    """Renders and returns the current observation."""
+    """Render and return the current observation."""
     observations = lab.observations()
     if _INSTRUCTION not in observations:
         return observations[_FRAME]

@@ -39,7 +39,7 @@ class FootballGame(Game):
         return np.roll(np.arange(self.players), self._left if swapped else 0)
 
     def reset(self, seed: int) -> Any:
-        """Starts the match that the engine has for a seed below 2e9."""
+        """Start the match that the engine has for a seed below 2e9."""
         self._config.update({"game_engine_random_seed": seed, "reverse_team_processing": bool(seed % 2)})
         self.env.reset()
         self._stacked = first_map(self._maps(self._views(self.env.observation())))

@@ -25,7 +25,7 @@ def observation_space(map_shape: tuple[int, int]) -> spaces.Box:
 
 
 def stack_map(stacked: np.ndarray, newest: np.ndarray) -> np.ndarray:
-    """Replaces the oldest map in observations, uint16 [..., H, W], with the newest, `LAYERS` bits per pixel."""
+    """Replace the oldest map in observations, uint16 [..., H, W], with the newest, `LAYERS` bits per pixel."""
     return (stacked >> LAYERS) | (newest << (LAYERS * (STACK - 1)))
 
 
@@ -61,7 +61,7 @@ class CheckpointRewards:
         self._collected = np.zeros(num_envs, np.int64)
 
     def begin(self, which: np.ndarray) -> None:
-        """Starts new episodes in the environments selected by `which`, bool [N]."""
+        """Start new episodes in the environments selected by `which`, bool [N]."""
         self._collected[which] = 0
 
     def step(self, score: np.ndarray, ball: np.ndarray, has_ball: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ class PackedMaps(VectorWrapper):
         self._stacked = np.zeros((env.num_envs, height, width), np.uint16)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts new matches."""
+        """Start new matches."""
         maps, _ = self.env.reset(seed=seed, options=options)
         self._stacked = first_map(_pack(maps))
         if self._checkpoints:
@@ -107,7 +107,7 @@ class PackedMaps(VectorWrapper):
         return self._stacked, {}
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all matches."""
+        """Step all matches."""
         maps, reward, terminated, truncated, info = self.env.step(actions)
         newest, done = _pack(maps), terminated | truncated
         if self._checkpoints:

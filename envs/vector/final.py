@@ -74,14 +74,14 @@ def final_observations(env: VectorEnv, info: Mapping[str, Any], which: np.ndarra
 
 
 def rows(observation: Any, which: np.ndarray) -> Any:
-    """Copies the rows `which`, int [n], of an observation to an observation [n, ...]."""
+    """Copy the rows `which`, int [n], of an observation to an observation [n, ...]."""
     if isinstance(observation, dict):
         return {name: tensor[which] for name, tensor in observation.items()}
     return observation[which]
 
 
 def replaced(observation: Any, which: np.ndarray, new: Any) -> Any:
-    """Copies an observation and replaces the rows `which`, int [n], with those of `new`, an observation [n, ...]."""
+    """Copy an observation and replace the rows `which`, int [n], with those of `new`, an observation [n, ...]."""
     if isinstance(observation, dict):
         return {name: replaced(tensor, which, new[name]) for name, tensor in observation.items()}
     copy = np.array(observation)

@@ -23,11 +23,11 @@ class Game(abc.ABC):
 
     @abc.abstractmethod
     def reset(self, seed: int) -> Sequence[Any]:
-        """Starts an episode, which the seed determines; returns an observation per seat."""
+        """Start an episode, which the seed determines; return an observation per seat."""
 
     @abc.abstractmethod
     def step(self, actions: np.ndarray) -> tuple[Sequence[Any], Sequence[float], Sequence[bool], Sequence[bool]]:
-        """Takes a step with an action per seat.
+        """Take a step with an action per seat.
 
         Returns:
           Per seat: observation, reward, and whether it was terminated or truncated. All seats end together.
@@ -48,13 +48,13 @@ class GamesVectorEnv(UniformVectorEnv):
         self._seats = np.zeros((len(games), self._players), np.int64)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts new episodes of all games."""
+        """Start new episodes of all games."""
         if seed is not None:
             self._rngs = [np.random.default_rng(seed + n * self._players) for n in range(len(self._games))]
         return self._batch([each for n in range(len(self._games)) for each in self._begin(n)]), {}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Steps all games with actions [E, ...]."""
+        """Step all games with actions [E, ...]."""
         if not isinstance(actions, np.ndarray):  # of a Dict or Tuple: an object for each row
             actions = np.fromiter(iterate(self.action_space, actions), object, self.num_envs)
         observations: list[Any] = []
@@ -77,12 +77,12 @@ class GamesVectorEnv(UniformVectorEnv):
         return [game.env.render() for game in self._games]
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes all games."""
+        """Close all games."""
         for game in self._games:
             game.env.close()
 
     def _begin(self, n: int) -> list[Any]:
-        """Starts an episode of a game with new seats; returns an observation per player."""
+        """Start an episode of a game with new seats; return an observation per player."""
         rng, game = self._rngs[n], self._games[n]
         self._seats[n] = game.seating(rng)
         observations = game.reset(int(rng.integers(2_000_000_000)))

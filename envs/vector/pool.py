@@ -16,7 +16,7 @@ INSTALL = "pip install envpool"
 
 
 def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:
-    """Builds `num_envs` EnvPool environments with a given name.
+    """Build `num_envs` EnvPool environments with a given name.
 
     Raises:
       CannotBuild: EnvPool is not installed, has no such environment, or can't build it with these options.
@@ -46,17 +46,17 @@ class EnvPoolVectorEnv(UniformVectorEnv):
         super().__init__(num_envs, *spaces, AutoresetMode.NEXT_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts new episodes."""
+        """Start new episodes."""
         if seed is not None:
             self._pool.close()
             self._pool = self._make(int(seed))
         return self._pool.reset()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all environments."""
+        """Step all environments."""
         *outputs, info = self._pool.step(np.asarray(actions))
         return *outputs, {name: values for name, values in info.items() if name not in _OF_THE_POOL}
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Stops the pool's threads."""
+        """Stop the pool's threads."""
         self._pool.close()

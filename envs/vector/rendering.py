@@ -12,7 +12,7 @@ from seed_rl.envs.base import CannotBuild, ObservationPictures, Watchable, failu
 
 
 def watched(make: Callable[..., VectorEnv], num_envs: int, name: str, reason: str = "") -> Watchable:
-    """Makes environments that draw their own rendering, unless `reason` says why not, or else their observations.
+    """Make environments that draw their own rendering, unless `reason` says why not, or else their observations.
 
     Raises:
       CannotBuild: there is nothing to draw; the message begins with the environment's `name`.

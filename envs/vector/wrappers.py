@@ -46,12 +46,12 @@ class SameStep(VectorWrapper):
         self._final: dict[str, Any] = {}  # the info of the previous step
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts new episodes."""
+        """Start new episodes."""
         self._ended = np.zeros((2, self.num_envs), bool)
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all environments; ends are reported one step late."""
+        """Step all environments; ends are reported one step late."""
         observation, reward, terminated, truncated, info = self.env.step(actions)
         ended, self._ended = self._ended, np.array([terminated, truncated & ~terminated], bool)
         final, self._final = self._final, info
@@ -77,7 +77,7 @@ class RepeatedActions(VectorWrapper):
         self._repeats, self._idle = repeats, idle
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all environments `repeats` times."""
+        """Step all environments `repeats` times."""
         reward, ends = np.zeros(self.num_envs), np.zeros((2, self.num_envs), bool)
         finals: dict[str, Any] = {"final_info": {}}
         for _ in range(self._repeats):

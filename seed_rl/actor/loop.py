@@ -62,7 +62,7 @@ class Actor:
         self._envs: list[gymnasium.vector.VectorEnv] = []
 
     def stop(self) -> None:
-        """Makes `run` return soon. May be called from any thread and more than once."""
+        """Make `run` return soon. May be called from any thread and more than once."""
         self._stop.set()
         if self._client is not None:
             self._client.close()
@@ -160,7 +160,7 @@ class Actor:
                 output = self._call_env("step", steps.step, stream.step(output, steps.numbers))
 
     def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls an environment; errors are logged and become a one-sentence CannotBuild or EnvironmentFailed."""
+        """Call an environment; errors are logged and become a one-sentence CannotBuild or EnvironmentFailed."""
         try:
             return call(*arguments)
         except (Exception, SystemExit) as error:

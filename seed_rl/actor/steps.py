@@ -31,7 +31,7 @@ class Steps:
         """Numbers about the episodes that ended in the last output: index of the environment, name and value."""
 
     def reset(self, seed: int) -> EnvOutput:
-        """Starts a run; the fields of its first output are [E, ...]."""
+        """Start a run; the fields of its first output are [E, ...]."""
         self._cut = self._actions = None
         self.numbers = []
         output = base.reset(self._env, seed)

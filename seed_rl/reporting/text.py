@@ -1,4 +1,9 @@
-"""Short formats for numbers and durations."""
+"""Short formats for numbers and durations, and tables."""
+
+import re
+from collections.abc import Sequence
+
+_NUMBER = re.compile(r"([-+]?[\d.,]+(e[-+]?\d+)?[kMG%]?|(\d+[dhms])+|-)?")
 
 
 def short(number: float) -> str:
@@ -24,3 +29,22 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
+
+
+def columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int = 100) -> str:
+    """Format a table, numbers right-aligned; where it is wider than `width` characters, texts are folded."""
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(box=None, pad_edge=False, header_style="")
+    for number, head in enumerate(heads):
+        is_number = all(_NUMBER.fullmatch(row[number]) for row in rows)
+        drawn.add_column(
+            head, justify="right" if is_number else "left", vertical="bottom", no_wrap=is_number, overflow="fold"
+        )
+    for row in rows:
+        drawn.add_row(*row)
+    console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
+    with console.capture() as capture:
+        console.print(drawn)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())

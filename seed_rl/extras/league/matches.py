@@ -15,6 +15,7 @@ from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
 from seed_rl.foreign import described
+from seed_rl.reporting.text import columns
 from seed_rl.specs import EnvSpec
 from seed_rl.system.signals import Stop
 from seed_rl.types import EnvOutput
@@ -87,7 +88,7 @@ class _Sides:
         self._sides = ((home, np.flatnonzero(at_home)), (away, np.flatnonzero(~at_home)))
 
     def reset(self, num_envs: int) -> None:
-        """Does nothing: players begin when they are made."""
+        """Do nothing: players begin when they are made."""
 
     def act(self, output: EnvOutput) -> np.ndarray:
         """The actions [E, ...] of both."""
@@ -174,10 +175,10 @@ def text(matches: Sequence[Match]) -> str:
     rated = ratings(matches)
     scores = {(each.first, each.second): each.score for each in matches}
     scores |= {(each.second, each.first): 1 - each.score for each in matches}
-    width = max(len(each.player) for each in rated)
-    lines = [f"{'':{width + 4}}  skill          " + "".join(f"{number:>7}" for number in range(1, len(rated) + 1))]
-    for number, own in enumerate(rated, 1):
+    numbers = [f"{number}." for number in range(1, len(rated) + 1)]
+    rows = []
+    for number, own in zip(numbers, rated, strict=True):
         cells = [scores.get((own.player, other.player)) for other in rated]
-        row = "".join(f"{'':>7}" if cell is None else f"{100 * cell:>6.1f}%" for cell in cells)
-        lines.append(f"{number:>2}. {own.player:{width}}  {own.skill:5.1f} +- {own.deviation:4.1f}  {row}")
-    return "\n".join(map(str.rstrip, lines))
+        won = ["" if cell is None else f"{100 * cell:.1f}%" for cell in cells]
+        rows.append([number, own.player, f"{own.skill:5.1f} +- {own.deviation:4.1f}", *won])
+    return columns(["", "player", "skill", *numbers], rows)

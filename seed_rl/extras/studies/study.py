@@ -6,10 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 from seed_rl.experiment import ConfigError
+from seed_rl.reporting.text import columns
 from seed_rl.system.files import explained
 
 
@@ -18,7 +16,7 @@ class Column(NamedTuple):
 
     head: str
     text: Callable[[Any], str] | None = None
-    """Formats a number; None for a column of texts. Numbers are right-aligned and never wrapped."""
+    """Formats a number; None for a column of texts."""
 
 
 class Study(abc.ABC):
@@ -44,23 +42,18 @@ class Study(abc.ABC):
 
     def table(self) -> str:
         """Format the results, without columns of numbers that no run has, and the reasons for failures."""
-        rows, drawn = self.results(), Table(box=None, pad_edge=False, header_style="")
+        rows = self.results()
         shown = {
             key: column
             for key, column in self.columns().items()
             if column is not None and (column.text is None or any(key in row for row in rows))
         }
-        for head, text in shown.values():
-            is_number = text is not None
-            drawn.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
-        for row in rows:
-            drawn.add_row(*((text or str)(row[key]) if key in row else "" for key, (_, text) in shown.items()))
-        console = Console(width=100, color_system=None, markup=False)
-        with console.capture() as capture:
-            console.print(drawn)
+        cells = [
+            [(column.text or str)(row[key]) if key in row else "" for key, column in shown.items()] for row in rows
+        ]
         name = next(iter(shown))
         failures = [f"{name} {row[name]}: {row['failure']}" for row in rows if "failure" in row]
-        return "\n".join([*(line.rstrip() for line in capture.get().splitlines()), *failures])
+        return "\n".join([columns([column.head for column in shown.values()], cells), *failures])
 
     def write_results(self) -> str:
         """Write `results.csv` and return its path, or raise ConfigError."""
