@@ -23,7 +23,7 @@ def rows() -> list[tuple[str, list[str], list[str]]]:
 
 
 def tried(packages: list[str], flags: list[str]) -> str:
-    """Installs seed_rl and packages in a new environment and trains; return what went wrong."""
+    """Install seed_rl and packages in a new environment and train; return what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
         uv, python = str(pathlib.Path(sys.executable).with_name("uv")), f"{folder}/env/bin/python"
         made = [uv, "venv", "--quiet", "--python", sys.executable, f"{folder}/env"]

@@ -18,15 +18,7 @@ from seed_rl.transport.credentials import ClientSecurity
 _log = logging.getLogger(__name__)
 
 _NEED_RAY = ("ray_address", "min_actors", "actor_cpus", "num_learners")
-_OF_FIRST_HOST = (
-    "film_every",
-    "logdir",
-    "num_learners",
-    "quiet",
-    "ray_address",
-    "target_return",
-    "trusted_network",
-)
+_FIRST_HOSTS = ("film_every", "logdir", "num_learners", "quiet", "ray_address", "target_return", "trusted_network")
 
 
 @contextlib.contextmanager
@@ -103,7 +95,7 @@ def _check(values: flags.FlagValues, run: Run) -> None:
 
 def _command(values: flags.FlagValues, logdir: str, head: str) -> list[str]:
     """Return the command of a learner host with the flags that were given to the first; `head` is the cluster's."""
-    given = [values[name] for name in values if values[name].present and name not in _OF_FIRST_HOST]
+    given = [values[name] for name in values if values[name].present and name not in _FIRST_HOSTS]
     values_of = {flag.name: flag.value if isinstance(flag.value, list) else [flag.value] for flag in given}
     texts = [f"--{name}={value}" for name, several in values_of.items() for value in several]
     place = logdir if "://" in logdir else os.path.abspath(logdir)
