@@ -36,12 +36,11 @@ def columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int = 10
     from rich.console import Console
     from rich.table import Table
 
-    drawn = Table(box=None, pad_edge=False, header_style="")
+    drawn, height = Table(box=None, pad_edge=False, header_style=""), max(head.count("\n") for head in heads)
     for number, head in enumerate(heads):
         is_number = all(_NUMBER.fullmatch(row[number]) for row in rows)
-        drawn.add_column(
-            head, justify="right" if is_number else "left", vertical="bottom", no_wrap=is_number, overflow="fold"
-        )
+        lowered = "\n" * (height - head.count("\n")) + head
+        drawn.add_column(lowered, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     for row in rows:
         drawn.add_row(*row)
     console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
