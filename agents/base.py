@@ -148,14 +148,6 @@ class Agent(abc.ABC):
         """
         return ()
 
-    def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
-        """Whether to end an update early, skipping the optimizer step at hand. Called in a compiled function.
-
-        Args:
-          metrics: `LossOutput.metrics` of that step, averaged over training devices.
-        """
-        return False
-
     def after_update(self, learner_updates: int) -> None:  # noqa: B027 (most agents have nothing to do)
         """Called after learner update number `learner_updates` (from 1)."""
 

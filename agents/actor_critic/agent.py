@@ -134,7 +134,3 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         values, lambda_ = unroll.behaviour.baseline, self.config.lambda_
         returns = lambda_returns(discount_t, r_t, values[:-1], values[-1], last_t=last_t, lambda_=lambda_)
         return self.model.moments(unroll.env_output, returns, last_t)
-
-    def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
-        limit = self.config.kl_stop
-        return metrics["policy/kl_behaviour_target"] > limit if limit else False

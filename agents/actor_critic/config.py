@@ -70,9 +70,6 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
     explore_after: Annotated[int, Within(0)] = 0
     """Agent steps without a reward after which a training environment explores by holding its actions for longer, until
     there is one (`rl.exploration.hold`); 0: never. Actions with numbers are not held."""
-    kl_stop: NonNegative = 0.0
-    """End an update before the first optimizer step in whose minibatch the policy's KL divergence from the acting
-    policy exceeds this, nats; 0: never."""
 
     def __post_init__(self):
         super().__post_init__()

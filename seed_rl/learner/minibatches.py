@@ -24,9 +24,9 @@ def draw_seeds(count: int, generator: np.random.Generator, replicas: int, peers:
 def in_batch_order(minibatches: np.ndarray, values: np.ndarray, replicas: int) -> np.ndarray:
     """Bring the values of the sequences in minibatches, [M, R n], into the order of the batch, [B].
 
-    The result is empty if there are no values, [M, 0], or if the pass ended before its last step.
+    The result is empty if there are no values, [M, 0].
     """
-    if not values.size or len(values) < len(minibatches):
+    if not values.size:
         return np.zeros(0, np.float32)
     of_replicas = np.concatenate([step.reshape(replicas, -1) for step in values], axis=1)
     return of_replicas[:, np.argsort(minibatches.ravel())].ravel()

@@ -14,8 +14,6 @@ class StepResult(NamedTuple):
 
     finite: tf.Tensor
     """Whether all gradients are finite, bool []; otherwise the step is skipped."""
-    ended: tf.Tensor
-    """Whether the agent had learned enough before this step, bool []; then this step and later ones are not applied."""
     means: dict[str, tf.Tensor]
     """The agent's metrics by name, float32 []."""
     maxima: dict[str, tf.Tensor]
@@ -36,7 +34,7 @@ class UpdateResult(NamedTuple):
     priorities: np.ndarray
     """Priorities of this process's sequences, float32 [B]; empty if the agent gives none."""
     optimizer_steps: int
-    """Number of steps applied: passes x minibatches, fewer if the agent ends an update early or steps are skipped."""
+    """Number of steps applied: passes x minibatches, fewer if steps are skipped."""
     left_out: int
     """Number of steps skipped because of NaN or Inf gradients; `metrics` cover the others."""
 
@@ -53,13 +51,12 @@ def update_result(
       rates: learning rate of each group, float32 [groups].
     """
     steps = tf.nest.map_structure(lambda *arrays: np.concatenate(arrays), *passes)
-    applied, metrics = steps.finite & ~steps.ended, {}
-    shown = applied if applied.any() else steps.finite
-    if shown.any():
-        metrics = {name: float(np.mean(values[shown])) for name, values in steps.means.items()}
-        metrics |= {name: float(np.max(values[shown])) for name, values in steps.maxima.items()}
-        for (prefix, settings), norms, rate in zip(prefixed.items(), steps.norms[shown].T, rates, strict=True):
+    applied, metrics = steps.finite, {}
+    if applied.any():
+        metrics = {name: float(np.mean(values[applied])) for name, values in steps.means.items()}
+        metrics |= {name: float(np.max(values[applied])) for name, values in steps.maxima.items()}
+        for (prefix, settings), norms, rate in zip(prefixed.items(), steps.norms[applied].T, rates, strict=True):
             metrics |= {f"{prefix}gradient_norm": float(np.mean(norms)), f"{prefix}learning_rate": float(rate)}
             if settings.clip_norm:
                 metrics[f"{prefix}gradient_to_clip"] = float(np.mean(norms)) / settings.clip_norm
-    return UpdateResult(metrics, priorities, int(np.sum(applied)), int(np.sum(~steps.finite)))
+    return UpdateResult(metrics, priorities, int(np.sum(applied)), int(np.sum(~applied)))

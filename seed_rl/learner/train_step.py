@@ -41,7 +41,7 @@ class TrainStep:
           agent: agent to update, built in the strategy's scope.
           optimizer: default settings, which each of the agent's groups of variables may change.
           strategy: strategy of this process's replicas; None for a single device.
-          passes: maximum number of passes over each batch; `Agent.learned_enough` may end them early.
+          passes: number of passes over each batch.
           minibatches: number of optimizer steps per pass, each from an equal part of the batch.
           peers: learners that apply the same updates, each from its part of the batch.
         """
@@ -77,7 +77,7 @@ class TrainStep:
         unroll = self._with_targets(unroll)
         weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
         passes: list[StepResult] = []
-        while len(passes) < self._passes and not (passes and passes[-1].ended[-1]):
+        for _ in range(self._passes):
             minibatches, steps = self._pass_over(unroll, weights, rates, generator)
             passes.append(steps)
         priorities = in_batch_order(minibatches, passes[-1].priorities, self._replicas)
@@ -106,14 +106,13 @@ class TrainStep:
     def _pass_over(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, generator: np.random.Generator
     ) -> tuple[np.ndarray, StepResult]:
-        """Take a pass of optimizer steps until one ends it; return its minibatches and the results, NumPy arrays."""
+        """Take a pass of optimizer steps; return its minibatches and the results, NumPy arrays."""
         minibatches = draw_minibatches(self._minibatches, weights.shape[0] // self._replicas, generator)
         seeds = draw_seeds(self._minibatches, generator, self._replicas, self._peers)
-        steps: list[StepResult] = []
-        for columns, seed in zip(tf.constant(minibatches), tf.constant(seeds), strict=True):
-            steps.append(self._compiled_step(unroll, weights, rates, columns, seed))
-            if steps[-1].ended:
-                break
+        steps = [
+            self._compiled_step(unroll, weights, rates, columns, seed)
+            for columns, seed in zip(tf.constant(minibatches), tf.constant(seeds), strict=True)
+        ]
         return minibatches, tf.nest.map_structure(lambda *tensors: np.stack(tensors), *steps)
 
     def _step(
@@ -124,12 +123,11 @@ class TrainStep:
         norms = self._strategy.run(self._optimizers.norms, (gradients,))
         norm = self._strategy.experimental_local_results(norms)[0]  # equal on all replicas of all peers
         finite = tf.reduce_all(tf.math.is_finite(norm)) & tf.reduce_all(tf.math.is_finite(rates))
-        ended = tf.convert_to_tensor(self._agent.learned_enough(means))
 
         def apply() -> tf.Tensor:
             self._optimizers.apply(gradients, norms, rates)
             return tf.constant(True)
 
         # On CPUs, outside the compiled parts, which would copy the weights.
-        tf.cond(finite & ~ended, apply, lambda: tf.constant(False))
-        return StepResult(finite, ended, means, maxima, norm, priorities)
+        tf.cond(finite, apply, lambda: tf.constant(False))
+        return StepResult(finite, means, maxima, norm, priorities)

@@ -183,12 +183,6 @@ def test_the_value_starts_at_zero_and_the_policy_nearly_uniform():
     assert 0 < deviations["policy"] < 0.01 * math.sqrt(2 / 256)
 
 
-def test_an_update_ends_when_the_policy_is_too_far_from_the_one_that_acted():
-    for limit, ends in ((0.0, False), (0.01, True), (1.0, False)):
-        agent = dataclasses.replace(SMALL, kl_stop=limit).build(SPEC, 4, seed=1)
-        assert agent.learned_enough({"policy/kl_behaviour_target": 0.1}) == ends
-
-
 def test_the_unit_of_values_is_the_deviation_of_lambda_returns_of_the_acting_values():
     agent = dataclasses.replace(SMALL, value_norm=True, discount=0.9, lambda_=0.8).build(SPEC, 4, seed=1)
     move(agent, seed=1)
