@@ -1,7 +1,9 @@
 """Short formats for numbers and durations, and tables."""
 
+import itertools
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
 _NUMBER = re.compile(r"([-+]?[\d.,]+(e[-+]?\d+)?[kMG%]?|(\d+[dhms])+|-)?")
 
@@ -32,18 +34,27 @@ def duration(seconds: float) -> str:
 
 
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int = 100) -> str:
-    """Format a table, numbers right-aligned; where it is wider than `width` characters, texts are folded."""
-    from rich.console import Console
-    from rich.table import Table
+    """Format a table with a rule below the heads, which may have several lines, and columns of numbers right-aligned.
 
-    drawn, height = Table(box=None, pad_edge=False, header_style=""), max(head.count("\n") for head in heads)
-    for number, head in enumerate(heads):
-        is_number = all(_NUMBER.fullmatch(row[number]) for row in rows)
-        lowered = "\n" * (height - head.count("\n")) + head
-        drawn.add_column(lowered, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    If it is wider than `width` characters, the column with the longest text is folded.
+    """
+    texts = [n for n in range(len(heads)) if not all(_NUMBER.fullmatch(row[n]) for row in rows)]
+    tops = [head.split("\n") for head in heads]
+    widths = [max(map(len, [*top, *(row[n] for row in rows)])) for n, top in enumerate(tops)]
+    if texts and (excess := sum(widths) + 2 * (len(widths) - 1) - width) > 0:
+        longest = max(texts, key=widths.__getitem__)
+        widths[longest] = max(len(max(tops[longest], key=len)), widths[longest] - excess)
+
+    def line(cells: Iterable[str]) -> str:
+        parts = enumerate(zip(cells, widths, strict=True))
+        return "  ".join(cell.ljust(own) if n in texts else cell.rjust(own) for n, (cell, own) in parts).rstrip()
+
+    height = max(map(len, tops))
+    lines = [line(cells) for cells in zip(*([""] * (height - len(top)) + top for top in tops), strict=True)]
+    lines.append(line("-" * each for each in widths))
     for row in rows:
-        drawn.add_row(*row)
-    console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
-    with console.capture() as capture:
-        console.print(drawn)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+        folded = (
+            textwrap.wrap(cell, own) if len(cell) > own else [cell] for cell, own in zip(row, widths, strict=True)
+        )
+        lines += [line(cells) for cells in itertools.zip_longest(*folded, fillvalue="")]
+    return "\n".join(lines)

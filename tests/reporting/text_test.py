@@ -11,6 +11,7 @@ def test_numbers_are_right_aligned_under_their_heads_and_texts_are_taken_as_they
     assert text.splitlines() == [
         "               score",
         "game             5 M   time  why",
+        "----------  --------  -----  --------",
         "pong        -1,234.5  1h05m  -",
         "[b]:smile:      7.3%  3m20s  too slow",
     ]
@@ -18,4 +19,4 @@ def test_numbers_are_right_aligned_under_their_heads_and_texts_are_taken_as_they
 
 def test_texts_are_folded_where_a_table_is_too_wide():
     lines = columns(["name", "n"], [["x" * 30, "1"]], width=20).splitlines()
-    assert lines == ["name               n", f"{'x' * 17}  1", "x" * 13]
+    assert lines == ["name               n", f"{'-' * 17}  -", f"{'x' * 17}  1", "x" * 13]

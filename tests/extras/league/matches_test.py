@@ -42,8 +42,8 @@ def test_ratings_follow_results_whatever_the_order_of_matches():
         assert [each.player for each in rated] == ["a", "b", "c"]
         assert all(each.deviation < 8 for each in rated), "less than before a game"
     lines = matches.text(played).splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [["1.", "a"], ["2.", "b"], ["3.", "c"]]
-    assert lines[2].split()[-2:] == ["20.0%", "75.0%"]
+    assert [line.split()[:2] for line in lines[2:]] == [["1.", "a"], ["2.", "b"], ["3.", "c"]]
+    assert lines[3].split()[-2:] == ["20.0%", "75.0%"]
 
 
 @pytest.mark.parametrize("name", ["nowhere:player", "board_games:nobody", "/nonexistent@best"])

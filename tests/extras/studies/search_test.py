@@ -138,7 +138,7 @@ def test_results_are_a_table_a_file_and_a_command(trained, tmp_path):
     scores = [float(row["score"]) for row in rows if row["state"] == "finished"]
     assert scores == sorted(scores, reverse=True)
     assert [row["state"] for row in rows[: len(scores)]] == ["finished"] * len(scores)
-    assert [line.split()[0] for line in lines[1 : 1 + len(rows)]] == [row["trial"] for row in rows]
+    assert [line.split()[0] for line in lines[2 : 2 + len(rows)]] == [row["trial"] for row in rows]
     settings = [f"--gin_param={name}={rows[0][name]}" for name in ("Catch.level", "Catch.shape")]
     assert running.best_command().split() == ["seed_rl", "train", "--gin_file=catch/vtrace", *settings]
 
