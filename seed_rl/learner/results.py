@@ -30,7 +30,7 @@ class UpdateResult(NamedTuple):
     metrics: dict[str, float]
     """The agent's metrics, `gradient_norm` (before clipping), `gradient_to_clip` (its ratio to `clip_norm`, where that
     is set) and `learning_rate`; for the second and later groups of variables with the group's name as a prefix.
-    Means, or maxima where the agent names them, over the optimizer steps that were applied; over all if none was."""
+    Means, or maxima where the agent names them, over the optimizer steps that were applied; empty if none was."""
     priorities: np.ndarray
     """Priorities of this process's sequences, float32 [B]; empty if the agent gives none."""
     optimizer_steps: int

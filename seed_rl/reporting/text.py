@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
+# A cell of a column of numbers: a number with its unit, a duration, or nothing.
 _NUMBER = re.compile(r"([-+]?[\d.,]+(e[-+]?\d+)?[kMG%]?|(\d+[dhms])+|-)?")
 
 
@@ -43,7 +44,7 @@ def columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int = 10
     widths = [max(map(len, [*top, *(row[n] for row in rows)])) for n, top in enumerate(tops)]
     if texts and (excess := sum(widths) + 2 * (len(widths) - 1) - width) > 0:
         longest = max(texts, key=widths.__getitem__)
-        widths[longest] = max(len(max(tops[longest], key=len)), widths[longest] - excess)
+        widths[longest] = max(1, *map(len, tops[longest]), widths[longest] - excess)
 
     def line(cells: Iterable[str]) -> str:
         parts = enumerate(zip(cells, widths, strict=True))

@@ -142,7 +142,7 @@ def test_minibatches_of_unchanged_weights_sum_up_to_the_batch():
 
 
 @pytest.mark.parametrize("minibatches", [1, 2])
-def test_each_step_is_from_the_weights_after_the_one_before_(minibatches):
+def test_each_step_is_from_the_weights_after_the_one_before(minibatches):
     """All sequences are equal, so minibatches are too, and the loss falls with each step."""
     rewards = np.repeat(TARGET[:, :1], SIZE, axis=1)
     agent, twin, losses, norms = QuadraticAgent(), Adam(), [], []

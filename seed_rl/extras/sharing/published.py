@@ -63,7 +63,8 @@ def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """
     with (
         checkpoints.opened(path),
-        explained(CheckpointError, f"{path} is not a safetensors file", SafetensorError),
+        # NumPy lacks some types of such files, for which it raises an AttributeError.
+        explained(CheckpointError, f"{path} is not a usable safetensors file", SafetensorError, AttributeError),
         safe_open(path, "numpy") as file,
     ):
         arrays, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118

@@ -83,9 +83,8 @@ class Run:
         """Train to the end, starting from the checkpoint if there is one.
 
         Returns:
-          The exit code of the process, 0 if the run was over before its last frame.
+          The exit code of the last process, 0 if the run was over before its last frame.
         """
-
         code, ended = 0, ""
         started, ends = time.monotonic(), lambda: stopped() or self.is_over()
         try:

@@ -15,7 +15,8 @@ from seed_rl.evaluation import episodes
 from seed_rl.evaluation.policy import experiment_of
 from seed_rl.experiment import config_files
 from seed_rl.extras.sharing import pretrained
-from seed_rl.extras.sharing.published import WEIGHTS, read
+from seed_rl.extras.sharing.published import STATE, WEIGHTS, read
+from seed_rl.weights.checkpoints import CheckpointError
 from seed_rl.weights.warm_start import warm_start
 
 
@@ -60,11 +61,42 @@ def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkey
     assert "\ncatch " in f"\n{capsys.readouterr().out}"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 8, json.dumps({"a": 1}).encode()])
-def test_damaged_weights_are_a_sentence(tmp_path, capsys, content):
+def weights(header, content=b"\0\0\x80\x3f\0\0\0\x40"):
+    """A file of weights with any header."""
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + content
+
+
+def entry(**changes):
+    return {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}}
+
+
+def test_weights_of_another_writer_are_read(tmp_path):
+    (tmp_path / WEIGHTS).write_bytes(weights({**entry(), "__metadata__": {STATE: '{"x": 1}', "format": "pt"}}))
+    arrays, state = read(str(tmp_path / WEIGHTS))
+    assert (list(arrays), arrays["a"].dtype, arrays["a"].tolist(), state) == (["a"], np.float32, [1, 2], {"x": 1})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"\xff" * 8, weights([]), weights({"a": 1}), weights({"__metadata__": 1}), weights(entry())[:-1]),
+        *(weights(entry(dtype=dtype)) for dtype in ("BOOL", 32)),
+        weights(entry(dtype="F8_E4M3", shape=[8])),
+        *(weights(entry(shape=shape)) for shape in ([3], [-1, -2], [2**40], "2")),
+        *(weights(entry(data_offsets=offsets)) for offsets in ([0], [8, 16], [-8, 0], [0, "8"])),
+    ],
+)
+def test_damaged_weights_are_refused(tmp_path, content):
     (tmp_path / WEIGHTS).write_bytes(content)
+    with pytest.raises(CheckpointError, match="is not a usable safetensors file: "):
+        read(str(tmp_path / WEIGHTS))
+
+
+def test_damaged_weights_are_a_sentence(tmp_path, capsys):
+    (tmp_path / WEIGHTS).write_bytes(b"")
     assert main(["eval", f"--logdir={tmp_path}"]) == 2
-    assert f"{WEIGHTS} is not a safetensors file: " in capsys.readouterr().err
+    assert f"{WEIGHTS} is not a usable safetensors file: " in capsys.readouterr().err
 
 
 def test_an_installation_without_the_repository_says_where_they_are(tmp_path, monkeypatch, capsys):
