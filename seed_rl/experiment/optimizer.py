@@ -24,6 +24,8 @@ class Optimizer(Settings):
     """Initial learning rate; see `schedule`."""
     schedule: Annotated[str, OneOf("constant", "linear", "cosine")] = "constant"
     """Learning-rate schedule: `constant`, or a `linear` or `cosine` decay to zero over the run's `total_frames`."""
+    decay_start: Annotated[float, Within(0, 0.999999)] = 0.0
+    """Share of the run's `total_frames` for which the learning rate stays constant before it decays."""
     beta_1: Decay = 0.9
     """Adam only: decay rate of the moving average of gradients."""
     beta_2: Decay = 0.999
@@ -58,7 +60,7 @@ class Optimizer(Settings):
 
     def learning_rate_at(self, progress: float) -> float:
         """Return the learning rate at a share of the run's frames: 0 at the start, 1 (or slightly more) at the end."""
-        progress = min(max(progress, 0.0), 1.0)
+        progress = min(max((progress - self.decay_start) / (1.0 - self.decay_start), 0.0), 1.0)
         if self.schedule == "linear":
             return self.learning_rate * (1.0 - progress)
         if self.schedule == "cosine":

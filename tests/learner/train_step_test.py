@@ -91,16 +91,18 @@ def test_each_loss_changes_its_own_group_by_its_own_optimizer():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "rates"),
+    ("schedule", "start", "rates"),
     [
-        ("constant", (0.08, 0.08, 0.08, 0.08)),
-        ("linear", (0.08, 0.06, 0.0, 0.0)),
-        ("cosine", (0.08, 0.04 + 0.04 * math.cos(math.pi / 4), 0.0, 0.0)),
+        ("constant", 0.0, (0.08, 0.08, 0.08, 0.08, 0.08)),
+        ("linear", 0.0, (0.08, 0.06, 0.02, 0.0, 0.0)),
+        ("linear", 0.5, (0.08, 0.08, 0.04, 0.0, 0.0)),
+        ("cosine", 0.0, (0.08, 0.04 + 0.04 * math.cos(math.pi / 4), 0.04 - 0.04 * math.cos(math.pi / 4), 0.0, 0.0)),
+        ("cosine", 0.25, (0.08, 0.08, 0.02, 0.0, 0.0)),
     ],
 )
-def test_the_schedule_sets_the_learning_rate(schedule, rates):
-    settings = Optimizer(learning_rate=0.08, schedule=schedule)
-    assert [settings.learning_rate_at(progress) for progress in (0.0, 0.25, 1.0, 1.2)] == pytest.approx(rates)
+def test_the_schedule_sets_the_learning_rate(schedule, start, rates):
+    settings = Optimizer(learning_rate=0.08, schedule=schedule, decay_start=start)
+    assert [settings.learning_rate_at(progress) for progress in (0.0, 0.25, 0.75, 1.0, 1.2)] == pytest.approx(rates)
 
 
 @pytest.mark.parametrize("name", ["adam", "rmsprop"])
