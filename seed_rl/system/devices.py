@@ -39,7 +39,7 @@ def native_dtype() -> tuple[str, str]:
     if not found:
         native, why = multiplies_bfloat16()
         if native:
-            rate = _bfloat16_rate()
+            rate = bfloat16_rate()
             native, why = rate > 1.0, f"{why}, and multiplies bfloat16 {rate:.1f} times as fast as float32"
     elif found[0].device_type == "TPU":
         native, why = True, "TPUs multiply bfloat16"
@@ -52,7 +52,7 @@ def native_dtype() -> tuple[str, str]:
 
 
 @functools.cache
-def _bfloat16_rate() -> float:
+def bfloat16_rate() -> float:
     """Return the rate of products of bfloat16 matrices on the CPU, as a multiple of float32's."""
     shortest = {tf.float32: float("inf"), tf.bfloat16: float("inf")}
     with tf.device(HOST):

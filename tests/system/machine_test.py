@@ -57,6 +57,22 @@ def test_auto_is_the_format_of_the_accelerator(kind, capability, dtype, monkeypa
 
 
 @pytest.mark.parametrize(
+    ("native", "rate", "dtype"), [(True, 1.9, "mixed_bfloat16"), (True, 0.6, "float32"), (False, 9.0, "float32")]
+)
+def test_auto_is_the_format_that_the_cpu_multiplies_faster(native, rate, dtype, monkeypatch):
+    monkeypatch.setattr(devices, "accelerators", list)
+    monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: (native, "the CPU has instructions"))
+    monkeypatch.setattr(devices, "bfloat16_rate", lambda: rate)
+    found, why = devices.native_dtype()
+    assert found == dtype
+    assert (f"{rate} times" in why) == native
+
+
+def test_the_rate_of_bfloat16_is_measured():
+    assert 0.0 < devices.bfloat16_rate() == devices.bfloat16_rate()
+
+
+@pytest.mark.parametrize(
     ("groups", "files", "expected"),
     [
         ("0::/a/b\n", {"a/cpu.max": "150000 100000\n", "a/b/cpu.max": "max 100000\n"}, 2),
