@@ -145,7 +145,7 @@ class RunDisplay:
             return {"starting": self._start_of(row), "connected": connected}
         milestone = _milestone(row, self.experiment.milestones(), self._rate(row)) if "loss/total" in row else ""
         agent = self.experiment.agent
-        limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.emulates_bfloat16)
+        limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.loses_by_bfloat16)
         return {"connected": connected, "bottleneck": limit, "milestone": milestone, "learning": learning}
 
     def _start_of(self, row: Mapping[str, float]) -> str:

@@ -93,8 +93,8 @@ class TrunkConfig(Settings):
         return dataclasses.replace(self, dtype=native_dtype()[0]) if self.dtype == "auto" else self
 
     @property
-    def emulates_bfloat16(self) -> bool:
-        """Whether the device would compute in bfloat16 without instructions for it. Imports TensorFlow."""
+    def loses_by_bfloat16(self) -> bool:
+        """Whether these settings ask for bfloat16 where float32 is faster. Imports TensorFlow."""
         from seed_rl.system.devices import native_dtype
 
         return self.dtype == "mixed_bfloat16" and native_dtype()[0] == "float32"

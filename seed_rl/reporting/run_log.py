@@ -122,7 +122,7 @@ class RunLog:
         return row
 
 
-def bottleneck(row: Mapping[str, float], emulates_bfloat16: bool = False) -> str:
+def bottleneck(row: Mapping[str, float], loses_by_bfloat16: bool = False) -> str:
     """Name the part of a run that limits its throughput, and a remedy, based on the shares of time in a row.
 
     The bottleneck is the part that never waits. The learner is checked first, because acting continues while the queue
@@ -133,8 +133,8 @@ def bottleneck(row: Mapping[str, float], emulates_bfloat16: bool = False) -> str
         return "actors: none connected"
     cores = ", all cores are busy" if row.get("time/cpu", 0.0) >= _BUSY else ""
     if row["time/learner_waiting"] < 1 - _BUSY or row["time/inference_blocked"] > 0.2:
-        if emulates_bfloat16:
-            return "learner: emulates bfloat16; dtype = 'auto' is several times as fast"
+        if loses_by_bfloat16:
+            return "learner: bfloat16 is slow on this device; dtype = 'auto' chooses float32"
         return f"learner: smaller network or faster device{cores}"
     if row["time/inference_acting"] > 0.8:
         return f"inference: larger batches or faster device{cores}"

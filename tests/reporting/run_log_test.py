@@ -163,8 +163,8 @@ def test_the_part_that_never_waits_is_the_bottleneck(shares, words):
     row = {name if name == "environments" else f"time/{name}": value for name, value in (IDLE | shares).items()}
     assert bottleneck(row) == words
     assert len(f"bottleneck: {words}") < 80, "fits a terminal"
-    emulated = "learner: emulates bfloat16; dtype = 'auto' is several times as fast"
-    assert bottleneck(row, emulates_bfloat16=True) == (emulated if words.startswith("learner") else words)
+    slower = "learner: bfloat16 is slow on this device; dtype = 'auto' chooses float32"
+    assert bottleneck(row, loses_by_bfloat16=True) == (slower if words.startswith("learner") else words)
 
 
 def test_a_row_is_written_although_no_file_can_be_opened(run, log, caplog):

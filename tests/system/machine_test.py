@@ -52,8 +52,8 @@ def test_auto_is_the_format_of_the_accelerator(kind, capability, dtype, monkeypa
     assert devices.native_dtype()[0] == dtype
     assert VTrace(dtype="auto").for_device() == VTrace(dtype=dtype)
     assert VTrace(dtype="mixed_bfloat16").for_device() == VTrace(dtype="mixed_bfloat16")
-    assert VTrace(dtype="mixed_bfloat16").emulates_bfloat16 == (dtype == "float32")
-    assert not VTrace(dtype="auto").emulates_bfloat16
+    assert VTrace(dtype="mixed_bfloat16").loses_by_bfloat16 == (dtype == "float32")
+    assert not VTrace(dtype="auto").loses_by_bfloat16
 
 
 @pytest.mark.parametrize(
