@@ -32,8 +32,8 @@ def native_dtype() -> tuple[str, str]:
     """Return the faster of `TrunkConfig.dtype`'s number formats on the learner's device, and the reason.
 
     That is `mixed_bfloat16` where the device multiplies bfloat16 natively: emulated, it is several times slower than
-    `float32`. CPUs with the instructions are timed, because not all of them gain: AMD's Zen 5 multiplies twice as fast,
-    Intel's Sapphire and Emerald Rapids half as fast, unless they have AMX, too, which virtual machines often hide.
+    `float32`. CPUs with the instructions are timed, because not all of them gain: AMD's Zen 5 does, Intel's Emerald
+    Rapids loses a third without AMX, which virtual machines may hide.
     """
     found = accelerators()
     if not found:
