@@ -53,15 +53,18 @@ def native_dtype() -> tuple[str, str]:
 
 @functools.cache
 def bfloat16_rate() -> float:
-    """Return the rate of products of bfloat16 matrices on the CPU, as a multiple of float32's."""
+    """Return the rate of products of bfloat16 matrices on the CPU, as a multiple of float32's.
+
+    The rate is per second of CPU time, so that other processes on the machine don't change the answer.
+    """
     shortest = {tf.float32: float("inf"), tf.bfloat16: float("inf")}
     with tf.device(HOST):
         factors = {dtype: tf.ones([1024, 1024], dtype) for dtype in shortest}
-        for _ in range(5):  # in turns, and the fastest of each: other processes may use the CPU
+        for _ in range(5):  # in turns, and the fastest of each: other processes may use the caches
             for dtype, factor in factors.items():
-                start = time.perf_counter()
+                start = time.process_time()
                 tf.matmul(factor, factor).numpy()
-                shortest[dtype] = min(shortest[dtype], time.perf_counter() - start)
+                shortest[dtype] = min(shortest[dtype], time.process_time() - start)
     return shortest[tf.float32] / shortest[tf.bfloat16]
 
 

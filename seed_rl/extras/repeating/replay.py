@@ -75,7 +75,8 @@ def replay(
     checked = 0
     for segment in parts:
         there = {"environment": {}, **segment.start["machine"]}
-        _check_equal(there, deterministic(there["threads"]), logdir)
+        here = deterministic(there["threads"])
+        _check_equal({**there, "dtype": here["dtype"]}, here, logdir)  # `_experiment` computes in the recorded one
         order, experiment = Replayed(segment, until), _experiment(segment, init_from)
         actors = functools.partial(_Actors, segment, order, experiment)
         with Run(experiment, directory, actors=actors, order=lambda *_, given=order: given, native_log=True) as run:
@@ -156,7 +157,10 @@ def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -
 
 def _experiment(segment: Segment, init_from: str) -> Experiment:
     """Rebuild the experiment of a segment, which reports to nobody and saves only at its end."""
-    experiment = rebuilt({**segment.start["settings"], "init_from": init_from}, "the journal")
+    settings = {**segment.start["settings"], "init_from": init_from}
+    if settings.get("agent.dtype") == "auto":
+        settings["agent.dtype"] = segment.start["machine"].get("dtype", "auto")
+    experiment = rebuilt(settings, "the journal")
     logs = dataclasses.replace(experiment.logs, wandb_project="", keep_every_frames=0, checkpoint_interval_s=1e9)
     return dataclasses.replace(experiment, logs=logs)
 

@@ -251,3 +251,26 @@ def test_a_journal_names_no_place_but_that_of_the_weights_that_a_run_began_with(
     assert (settings["logs.wandb_project"], settings["init_from"]) == ("", "runs/one")
     with pytest.raises(JournalError, match="began with the weights of 'runs/one': give them as --init_from"):
         next(replay.replay(str(tmp_path), str(tmp_path / "replay")))
+
+
+def test_a_replay_computes_in_what_auto_stood_for(tmp_path, monkeypatch):
+    settings = config_files.load(["catch/vtrace"], ["VTrace.dtype = 'auto'"]).to_json()
+    start = {**START, "settings": settings, "machine": {**START["machine"], "dtype": "mixed_bfloat16"}}
+    writer = file.Writer(str(tmp_path / file.NAME))
+    order = Recorded(writer, start, Logs())
+    order.began(0, 0, weights(0))
+    refresh(order)
+    order.learned(Logs().digest_updates, weights(1))
+    order.close()
+    used = []
+
+    def run(experiment, *_, **__):
+        used.append(experiment.agent.dtype)
+        raise InterruptedError
+
+    here = {**START["machine"], "environment": {}, "dtype": "float32"}
+    monkeypatch.setattr(replay, "Run", run)
+    monkeypatch.setattr(replay, "deterministic", lambda threads: here)
+    with pytest.raises(InterruptedError):
+        next(replay.replay(str(tmp_path), str(tmp_path / "replay")))
+    assert used == ["mixed_bfloat16"]
