@@ -32,8 +32,13 @@ from seed_rl.extras.studies.runs import Trial
 from seed_rl.reporting import metrics
 from seed_rl.reporting.text import columns
 
-SETS = {"atari57": ATARI_57, "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert")}
-"""Named sets of games: those reported by papers, and five that predict their median score (arXiv:2210.02019)."""
+SETS = {
+    "atari57": ATARI_57,
+    "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert"),
+    "heldout": ("amidar", "bowling", "frostbite", "kung_fu_master", "riverraid"),
+}
+"""Named sets of games: those reported by papers, five that predict their median score (arXiv:2210.02019) and that
+settings are chosen on, and five others."""
 PROTOCOL = (
     "Atari.sticky_actions=0.25",
     "Atari.full_action_set=False",
@@ -57,7 +62,9 @@ QUICK = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument("--games", type=_games, default="atari57", help="names separated by commas, atari57 or atari5")
+    parser.add_argument(
+        "--games", type=_games, default="atari57", help=f"names separated by commas, or a set: {', '.join(SETS)}"
+    )
     parser.add_argument("--config", default="atari/vtrace_fast", help="name of a shipped gin file, or a path")
     parser.add_argument("--gin_param", action="append", default=[], help="gin binding for all runs; may be repeated")
     parser.add_argument("--seeds", type=flags.count, default=1, help="number of runs per game, seeded 1, 2, ...")

@@ -143,7 +143,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             "",
             *table,
             "",
-            f"{len(runs)} runs took {hours:.1f} hours of training.",
+            f"Runs: {len(runs)}, {hours:.1f} hours of training.",
             "",
             *lines,
             "",
