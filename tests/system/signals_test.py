@@ -1,5 +1,6 @@
 """Signals that end a run."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -58,7 +59,15 @@ def start():
 
     def start(program, *arguments):
         command = [sys.executable, "-c", program, *arguments]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # A TPU's compiler, in an earlier test, blocks SIGHUP.
+        unblock = functools.partial(signal.pthread_sigmask, signal.SIG_SETMASK, [])
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=unblock,
+        )
         processes.append(process)
         assert process.stdout.readline() == "waiting\n"
         return process
