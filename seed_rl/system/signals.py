@@ -73,19 +73,22 @@ class StopFlag:
 def signals(numbers: Sequence[signal.Signals] = ALL) -> Iterator[StopFlag]:
     """Let the first of these signals set a flag, and one more than a second later raise KeyboardInterrupt.
 
-    Python handles a signal as soon as the main thread is out of native code. Under `nohup`, SIGHUP remains ignored. If
-    the flag `raises`, a signal ends the context without an error.
+    Python handles a signal as soon as the main thread is out of native code. Under `nohup`, SIGHUP remains ignored;
+    signals that the parent process had blocked are unblocked in the context. If the flag `raises`, a signal ends the
+    context without an error.
     """
     stopped = StopFlag()
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     caught = [number for number in numbers if number is not signal.SIGHUP or hangs_up]
     before = {number: signal.signal(number, stopped.handle) for number in caught}
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, caught)
     try:
         yield stopped
     except (Exception, KeyboardInterrupt):  # native code may turn KeyboardInterrupt into other errors
         if not stopped.raised:
             raise
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from seed_rl.system import children
+from seed_rl.system import children, signals
 from tests.support.deadlines import within
 
 WAITS_IN_PYTHON = """
@@ -59,14 +59,14 @@ def start():
 
     def start(program, *arguments):
         command = [sys.executable, "-c", program, *arguments]
-        # A TPU's compiler, in an earlier test, blocks SIGHUP.
-        unblock = functools.partial(signal.pthread_sigmask, signal.SIG_SETMASK, [])
+        # As from a parent that has blocked them: a TPU's compiler, for one, blocks SIGHUP.
+        block = functools.partial(signal.pthread_sigmask, signal.SIG_BLOCK, signals.ALL)
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=unblock,
+            preexec_fn=block,
         )
         processes.append(process)
         assert process.stdout.readline() == "waiting\n"
