@@ -86,7 +86,7 @@ EVIDENCE = {
         ("docs/results/time_to_score/pong_features/*.json", RECIPE, "2026-11-25"),
         ("docs/results/time_to_score/pong_avx2/*.json", RECIPE, "2026-11-25"),
     ],
-    "One recipe for 54 Atari games": [("docs/results/atari/atari57_5M/*.json", RECIPE, "2026-11-25")],
+    "One recipe for 55 Atari games": [("docs/results/atari/atari57_5M/*.json", RECIPE, "2026-11-25")],
     "Faithful": [
         ("docs/results/faithfulness/golden.json", FORMULAS, "2026-11-27"),
         ("tests/golden/golden_test.py", (), ""),
