@@ -111,7 +111,7 @@ class RunDisplay:
         self._updates |= "loss/total" in row
         if self._updates:
             self._recent.append((row["seconds"], row["env_frames"]))
-            while self._recent[-1][0] - self._recent[0][0] > _RATE_SECONDS:
+            while len(self._recent) > 2 and self._recent[-1][0] - self._recent[0][0] > _RATE_SECONDS:
                 self._recent.popleft()
         self._row, self._status = row, self._status_of(row)
         for key, curve in self._curves.items():
@@ -160,10 +160,10 @@ class RunDisplay:
         )
 
     def _rate(self, row: Mapping[str, float]) -> float:
-        """Return the frames/s of the last minute: those of a single row vary by a half on a machine that is shared."""
+        """Return the frames/s of the last minute, 0 until a second row with updates: the first has compiled them."""
         began, before = self._recent[0] if self._recent else (row["seconds"], 0.0)
         seconds = row["seconds"] - began
-        return (row["env_frames"] - before) / seconds if seconds > 0 else row["frames_per_second"]
+        return (row["env_frames"] - before) / seconds if seconds > 0 else 0.0
 
     def _progress(self) -> tuple[str, str, str, str]:
         """Format the share of frames done, their number, frames/s, and the remaining or total time."""

@@ -28,6 +28,7 @@ ROW = {
     "time/actors_waiting": 0.2,
     "time/cpu": 0.5,
 }
+LATER = ROW | {"env_frames": 400_000.0, "seconds": 60.0}
 DONE = ROW | {"env_frames": 1_000_320.0, "seconds": 200.0, "frames_per_second": 1.0}
 SETTINGS = ("Experiment.total_frames = 1_000_000", "Actors.num_actors = 2", "Experiment.batch_size = 652")
 EXPERIMENT = config_files.load("catch/vtrace", SETTINGS)
@@ -72,20 +73,21 @@ def drawn(rows, width=80, logdir="runs/pong", encoding="utf-8"):
 
 def test_a_file_gets_a_line_for_each_row_and_one_when_the_bottleneck_changes(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # does not make a terminal of a file
-    busy, silent = ROW | {"time/learner_waiting": 0.0}, {name: ROW[name] for name in ROW if name != "episode_return"}
-    poor = ROW | {"episode_return": -1255.94, "eval/episode_return": -1255.94, "frames_per_second": 8.765}
-    nearly = ROW | {"env_frames": 999_900.0}
+    busy = LATER | {"time/learner_waiting": 0.0}
+    silent = {name: LATER[name] for name in LATER if name != "episode_return"}
+    poor = LATER | {"episode_return": -1255.94, "eval/episode_return": -1255.94, "frames_per_second": 8.765}
+    nearly = LATER | {"env_frames": 999_900.0, "seconds": 140.0}
     lines = [line.split(" ", 1) for line in shown(io.StringIO(), ROW, busy, silent, poor, nearly, DONE).splitlines()]
     assert all(re.fullmatch(r"\d\d:\d\d:\d\d", time) for time, _ in lines)
     assert [text for _, text in lines] == [
-        " 25% 250k frames, 7.51k/s, return 12.35, 1m40s left",
+        " 25% 250k frames, 7.51k/s, return 12.35",
         "connected: 32 of 64 environments of 2 actors",
         f"bottleneck: {ACTORS}",
-        " 25% 250k frames, 7.51k/s, return 12.35, 1m40s left",
+        " 40% 400k frames, 7.51k/s, return 12.35, 1m20s left",
         f"bottleneck: {LEARNER}",
-        " 25% 250k frames, 7.51k/s, loss 0.0123, 1m40s left",
+        " 40% 400k frames, 7.51k/s, loss 0.0123, 1m20s left",
         f"bottleneck: {ACTORS}",
-        " 25% 250k frames, 9/s, return -1256, eval -1256, 23h46m left",
+        " 40% 400k frames, 9/s, return -1256, eval -1256, 1m20s left",
         " 99% 1M frames, 7.51k/s, return 12.35, 0s left",
         "100% 1M frames, 5k/s, return 12.35, done in 3m20s",
     ]
@@ -145,12 +147,12 @@ def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(monkeypatch):
 
 def test_a_terminal_shows_the_newest_row_in_a_panel_which_needs_60_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0, "episode_return": 20.0, "eval/episode_return": 4.0})
+    text = shown(Terminal(), ROW, LATER | {"episode_return": 20.0, "eval/episode_return": 4.0})
     assert "25%" in text
-    last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("50%") :])
+    last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("40%") :])
     for part in (
-        "500k of 1M frames",
-        "speed +7.51k frames/s, 40s so far, 1m07s left",
+        "400k of 1M frames",
+        "speed +7.51k frames/s, 1m00s so far, 1m20s left",
         "return +20.00  ▁█",
         "evaluation +4.00  ▁",
         "loss +0.0123",
@@ -212,7 +214,7 @@ def test_the_time_that_is_left_follows_from_the_last_minute():
 
 
 def test_the_next_milestone_is_announced_with_the_time_until_then():
-    milestones = "Logs.milestones = (('', 18, 700_000), ('', 15, 400_120))"
+    milestones = "Logs.milestones = (('', 18, 700_000), ('', 15, 600_120))"
     experiment = config_files.load("catch/vtrace", [*SETTINGS, milestones])
 
     def lines(*rows):
@@ -222,11 +224,12 @@ def test_the_next_milestone_is_announced_with_the_time_until_then():
             progress.show(row)
         return [line.split(" ", 1)[1] for line in stream.getvalue().splitlines() if "milestone" in line]
 
-    first = "milestone: return 15 usually by 400k frames, here in 20s"
-    assert lines(ROW, ROW | {"frames_per_second": 7_000.0}) == [first], "once"
-    second = "milestone: return 18 usually by 700k frames, here in 1m00s"
-    assert lines(ROW, ROW | {"episode_return": 15.5}) == [first, second]
-    assert lines(ROW | {"eval/episode_return": 17.0}) == [second], "evaluation goes before training"
-    assert lines(ROW, ROW | {"env_frames": 900_000.0}, DONE) == [first], "gone when its frames are over"
-    filling = {key: value for key, value in ROW.items() if key != "loss/total"}
-    assert lines(filling) == []
+    first = "milestone: return 15 usually by 600k frames, here in 27s"
+    assert lines(ROW) == [], "the first update's row counts its compilation"
+    assert lines(ROW, LATER, LATER | {"seconds": 61.0}) == [first], "once"
+    second = "milestone: return 18 usually by 700k frames, here in 40s"
+    assert lines(ROW, LATER, LATER | {"episode_return": 15.5}) == [first, second]
+    assert lines(ROW, LATER | {"eval/episode_return": 17.0}) == [second], "evaluation goes before training"
+    assert lines(ROW, LATER, LATER | {"env_frames": 900_000.0}, DONE) == [first], "gone when its frames are over"
+    filling = [{key: value for key, value in row.items() if key != "loss/total"} for row in (ROW, LATER)]
+    assert lines(*filling) == []

@@ -33,7 +33,8 @@ def site(tmp_path_factory) -> pathlib.Path:
     with open(shared / "site.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
+            # Without --quiet, which silences --strict: warnings are then neither shown nor counted.
+            command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
             environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, done.stdout + done.stderr
