@@ -35,6 +35,7 @@ _LOSSES = 4  # loss terms shown next to the total
 _VARIES_AFTER = {"milestone": ",", "learning": ":"}
 """Separators after which a status has numbers that change with every row."""
 _RATE_SECONDS = 60.0
+"""Time over which a rate is measured: those of single rows vary by a half on a machine that is shared."""
 
 
 def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
