@@ -105,7 +105,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             normalised.get(game),
             *(_extreme(max, seeds, name)[0] for name in ("best_return", "max_abs_value")),
             _extreme(min, seeds, "min_entropy_share")[0],
-            sum(run["minutes"] for run in seeds),
+            float(np.mean([run["minutes"] for run in seeds])),
         ]
         if is_greedy:
             cells.insert(1, _mean([mean for run in seeds if (mean := _greedy(run)) is not None]))
@@ -137,7 +137,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
     }
     hours = sum(run["minutes"] for run in runs) / 60
     lines = [f"- {head}: {', '.join(names) or 'none'}." for head, names in notes.items()]
-    table = markdown([*heads, "highest mean value", "lowest entropy", "minutes"], rows)
+    table = markdown([*heads, "highest mean value", "lowest entropy", "minutes per run"], rows)
     return "\n".join(
         [
             "",
