@@ -46,6 +46,11 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     arXiv:1710.10044); 1: by half the Huber loss of Q; 0: learn Q by least squares."""
     value_rescaling: bool = True
     """Learn h(Q) instead of Q, where h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x; rewards then need no clipping."""
+    munchausen: UnitInterval = 0.0
+    """alpha: add the clipped log-probability of the action taken to its reward, and bootstrap from soft values, both of
+    the target network (Munchausen reinforcement learning, arXiv:2007.14430); 0: double Q-learning."""
+    temperature: Annotated[float, Within(1e-6, 1e6)] = 0.03
+    """tau of its policy softmax(Q / tau), in units of clipped rewards."""
     target_update_period: Count = 2500
     max_priority_weight: UnitInterval = 0.9
     """eta: the priority of a sequence is eta max|TD| + (1 - eta) mean|TD|."""
@@ -62,3 +67,8 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     with random play. 0: it does not."""
     eval_epsilon: UnitInterval = 1e-3
     """Probability of a random action in evaluation environments."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.munchausen and self.value_rescaling:
+            raise ValueError("R2D2.munchausen needs R2D2.value_rescaling = False: its terms are in units of rewards")

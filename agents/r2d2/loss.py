@@ -3,6 +3,8 @@
 Shapes: T learner steps, or T + 1 including the one to bootstrap from, B sequences, A actions, N quantiles.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput
@@ -19,7 +21,9 @@ def q_of(outputs: tf.Tensor, config: R2D2) -> tf.Tensor:
     return tf.reduce_mean(outputs, axis=-2) if config.quantiles else outputs
 
 
-def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
+def td_errors(
+    q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2, bonus: Any = 0.0
+) -> tf.Tensor:
     """n-step TD errors, float32 [T, B]; gradients flow only through `q_of_action`.
 
     Q(x_t, a_t) is paired with the outcome and the state of step t + 1, to which action a_t leads.
@@ -29,11 +33,13 @@ def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutpu
       bootstrap: float32 [T + 1, B]: the value of x_t to bootstrap from.
       env_output: `reward`, `done` and `last` [T + 1, B].
       config: settings of the targets.
+      bonus: float32 [T, B], added to the targets.
     """
     r_t, discount_t, last_t = transitions_of(env_output, config)
-    return q_learning.n_step_td_errors(
+    errors = q_learning.n_step_td_errors(
         q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config), last_t
     )
+    return tf.where(last_t, 0.0, errors + bonus)
 
 
 def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
@@ -51,7 +57,8 @@ def r2d2_loss(
     importance_weights: tf.Tensor,
     config: R2D2,
 ) -> LossOutput:
-    """The double Q-learning loss with n-step targets, summed over time, weighted and averaged over sequences.
+    """The loss of n-step targets, of double Q-learning or Munchausen, summed over time, weighted and averaged over
+    sequences.
 
     With quantiles, metrics and priorities are those of their means.
 
@@ -65,13 +72,18 @@ def r2d2_loss(
     """
     q, q_of_target = q_of(online_q, config), q_of(target_q, config)
     q_of_action = q_learning.q_of_actions(q, action)
-    errors = td_errors(q_of_action, q_learning.double_q_values(q, q_of_target), env_output, config)
+    if config.munchausen:
+        terms = q_learning.munchausen_terms(q_of_target, action, config.munchausen, config.temperature)
+    else:
+        terms = q_learning.double_q_terms(q)
+    bootstrap = q_learning.expected_values(q_of_target, terms.policy) + terms.entropy
+    errors = td_errors(q_of_action, bootstrap, env_output, config, terms.bonus[:-1])
     losses = 0.5 * tf.square(errors)
     if config.quantiles:
-        preferred = tf.argmax(q, axis=-1, output_type=tf.int32)
         quantiles = q_learning.quantiles_of_actions(online_q, action)
-        bootstrap = q_learning.quantiles_of_actions(target_q, preferred)
-        losses = quantile_losses(quantiles, bootstrap, env_output, config)
+        policy, entropy = terms.policy[:, :, tf.newaxis], terms.entropy[..., tf.newaxis]
+        bootstrap = q_learning.expected_values(target_q, policy) + entropy
+        losses = quantile_losses(quantiles, bootstrap, env_output, config, terms.bonus[:-1])
     total = q_learning.sequence_loss(losses, importance_weights)
     values = _transform(config).inverse(q_of_action[:-1])
     means = {"q/abs_td_error": tf.reduce_mean(tf.abs(errors)), "q/value": tf.reduce_mean(values)}
@@ -83,7 +95,9 @@ def r2d2_loss(
     )
 
 
-def quantile_losses(quantiles: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
+def quantile_losses(
+    quantiles: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2, bonus: tf.Tensor
+) -> tf.Tensor:
     """The quantile Huber losses of n-step targets, float32 [T, B], zero where no transition follows.
 
     Args:
@@ -92,6 +106,7 @@ def quantile_losses(quantiles: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvO
       bootstrap: float32 [T + 1, B, N]: quantiles of the returns from x_t to bootstrap from.
       env_output: `reward`, `done` and `last` [T + 1, B].
       config: settings of the targets.
+      bonus: float32 [T, B], added to the targets.
     """
     r_t, discount_t, last_t = transitions_of(env_output, config)
     transform, shape = _transform(config), tf.shape(bootstrap[1:])
@@ -99,7 +114,8 @@ def quantile_losses(quantiles: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvO
     r_tn, discount_tn, last_tn = (tf.repeat(x, config.quantiles, axis=1) for x in (r_t, discount_t, last_t))
     v_tn = tf.reshape(transform.inverse(bootstrap[1:]), tf.shape(r_tn))
     targets = transform.apply(n_step_returns(r_tn, discount_tn, v_tn, config.n_steps, last_tn))
-    losses = q_learning.quantile_huber_losses(quantiles[:-1], tf.reshape(targets, shape))
+    targets = tf.reshape(targets, shape) + bonus[..., tf.newaxis]
+    losses = q_learning.quantile_huber_losses(quantiles[:-1], targets)
     return tf.where(last_t, 0.0, losses)
 
 

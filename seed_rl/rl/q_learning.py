@@ -4,7 +4,7 @@ losses and priorities.
 Shapes: T steps, B sequences, A actions, N quantiles. All computation is in float32.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -33,17 +33,54 @@ def quantiles_of_actions(quantiles: Any, actions: Any) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(quantiles, tf.float32) * tf.one_hot(actions, shape[-1])[:, :, tf.newaxis], axis=-1)
 
 
-def double_q_values(online_q: Any, target_q: Any) -> tf.Tensor:
-    """float32 [T, B]: the target network's value of the action that the online network prefers.
+def expected_values(q: Any, policy: Any) -> tf.Tensor:
+    """float32 [...]: the mean of the values `q`, float [..., A], under a policy, float [..., A]."""
+    return tf.reduce_sum(tf.cast(q, tf.float32) * policy, axis=-1)
 
-    Ties are broken in favour of the first action (van Hasselt et al. 2016, arXiv:1509.06461).
+
+class BootstrapTerms(NamedTuple):
+    """What a target takes from a step beside the target network's values; no gradient flows through it."""
+
+    policy: tf.Tensor
+    """float32 [T, B, A]: the policy under which a state is worth the expected value of its actions."""
+    entropy: tf.Tensor
+    """float32 [T, B]: what is added to this value."""
+    bonus: tf.Tensor
+    """float32 [T, B]: what is added to the reward of the action taken."""
+
+
+def double_q_terms(online_q: Any) -> BootstrapTerms:
+    """Terms of double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461): the online network's greedy policy.
+
+    Ties are broken in favour of the first action.
 
     Args:
-      online_q: float [T, B, A]: selects the action; no gradient flows through it.
-      target_q: float [T, B, A]: evaluates the action, in the same states.
+      online_q: float [T, B, A].
     """
-    online_q, target_q = checks.float_arrays(3, online_q=online_q, target_q=target_q)
-    return q_of_actions(target_q, tf.argmax(online_q, axis=-1, output_type=tf.int32))
+    (online_q,) = checks.float_arrays(3, online_q=online_q)
+    policy = tf.one_hot(tf.argmax(online_q, axis=-1, output_type=tf.int32), tf.shape(online_q)[-1])
+    nothing = tf.zeros_like(policy[..., 0])
+    return BootstrapTerms(policy, nothing, nothing)
+
+
+def munchausen_terms(target_q: Any, actions: Any, alpha: float, temperature: float) -> BootstrapTerms:
+    """Terms of Munchausen reinforcement learning (Vieillard et al. 2020, arXiv:2007.14430, equation 1).
+
+        policy = softmax(Q / tau),  entropy = -tau sum_a policy(a) log policy(a)
+        bonus = alpha clip(tau log policy(action), -1, 0)
+
+    Args:
+      target_q: float [T, B, A]: Q of the target network, `masked` if some actions are illegal.
+      actions: integer [T, B]: the actions taken.
+      alpha: the bonus's factor, in [0, 1].
+      temperature: tau, in units of rewards.
+    """
+    (target_q,) = checks.float_arrays(3, target_q=target_q)
+    log_policy = tf.nn.log_softmax(tf.stop_gradient(target_q) / temperature)
+    policy = tf.exp(log_policy)
+    entropy = -temperature * expected_values(log_policy, policy)
+    taken = temperature * q_of_actions(log_policy, actions)
+    return BootstrapTerms(policy, entropy, alpha * tf.clip_by_value(taken, -1.0, 0.0))
 
 
 def n_step_td_errors(

@@ -45,6 +45,16 @@ def unscale(x):
     return np.sign(x) * (((root - 1) / 2e-3) ** 2 - 1)
 
 
+def munchausen(data, t, k, b, config):
+    """The bonus of step t, and policy and entropy of step k, as equation 1 of arXiv:2007.14430 has them."""
+    means = data["target_q"].mean(axis=2) if data["target_q"].ndim == 4 else data["target_q"]
+    policies = np.exp(means / config.temperature)
+    policies /= policies.sum(axis=-1, keepdims=True)
+    bonus = config.munchausen * max(config.temperature * np.log(policies[t, b, data["action"][t, b]]), -1)
+    entropy = -config.temperature * np.sum(policies[k, b] * np.log(policies[k, b]))
+    return bonus, policies[k, b], entropy
+
+
 def reference(data, config):
     """The loss, the TD errors and the values of the actions taken: one step and one reward at a time, float64."""
     apply, inverse = (rescale, unscale) if config.value_rescaling else (lambda x: x, lambda x: x)
@@ -64,6 +74,9 @@ def reference(data, config):
             target += discount * reward[k, b]
             discount *= 0.0 if done[k, b] else config.discount
         bootstrap = data["target_q"][k, b, np.argmax(data["online_q"][k, b])]
+        if config.munchausen:
+            bonus, policy, entropy = munchausen(data, t, k, b, config)
+            target, bootstrap = target + bonus, np.dot(policy, data["target_q"][k, b]) + entropy
         errors[t, b] = apply(target + discount * inverse(bootstrap)) - q
     losses = data["importance_weights"] * 0.5 * np.sum(errors**2, axis=0)
     return np.mean(losses), errors, values
@@ -76,6 +89,7 @@ def reference(data, config):
         (5, 30, {}),
         (5, 30, {"n_steps": 9, "max_abs_reward": 1.0}),
         (5, 30, {"n_steps": 2, "value_rescaling": False, "discount": 0.5}),
+        (5, 30, {"value_rescaling": False, "munchausen": 0.9, "temperature": 0.7}),
     ],
 )
 def test_loss_and_gradient_are_those_of_the_formulas(length, batch, changed):
@@ -118,6 +132,10 @@ def quantile_reference(data, config):
             discount *= 0.0 if data["done"][k, b] else config.discount
         best = np.argmax([np.mean(data["online_q"][k, b, :, a]) for a in range(NUM_ACTIONS)])
         targets = [apply(rewards + discount * inverse(data["target_q"][k, b, j, best])) for j in range(count)]
+        if config.munchausen:
+            bonus, policy, entropy = munchausen(data, t, k, b, config)
+            soft = [np.dot(policy, data["target_q"][k, b, j]) + entropy for j in range(count)]
+            targets = [rewards + bonus + discount * value for value in soft]
         for i in range(count):
             tau = (i + 0.5) / count
             for target in targets:
@@ -130,7 +148,12 @@ def quantile_reference(data, config):
 
 @pytest.mark.parametrize(
     ("length", "changed"),
-    [(1, {"quantiles": 1}), (6, {"quantiles": 5}), (4, {"quantiles": 3, "value_rescaling": False, "n_steps": 2})],
+    [
+        (1, {"quantiles": 1}),
+        (6, {"quantiles": 5}),
+        (4, {"quantiles": 3, "value_rescaling": False, "n_steps": 2}),
+        (4, {"quantiles": 3, "value_rescaling": False, "munchausen": 0.9, "temperature": 0.7}),
+    ],
 )
 def test_the_quantile_loss_and_its_gradient_are_those_of_the_formulas(length, changed):
     config, batch = dataclasses.replace(SETTINGS, **changed), 7

@@ -31,7 +31,7 @@ FUNCTIONS = [
     (q_learning.q_of_actions, {"q": VALUES, "actions": STEPS}),
     (q_learning.quantiles_of_actions, {"quantiles": (4, 3, 2, 5), "actions": STEPS}),
     (q_learning.quantile_huber_losses, {"quantiles": VALUES, "targets": VALUES}),
-    (q_learning.double_q_values, {"online_q": VALUES, "target_q": VALUES}),
+    (q_learning.double_q_terms, {"online_q": VALUES}),
     of_steps(q_learning.sequence_loss, "losses", importance_weights=SEQUENCES),
     of_steps(functools.partial(q_learning.sequence_priorities, last_t=np.zeros(STEPS, bool)), "td_errors"),
     of_steps(functools.partial(losses.clipped_ratio_loss, epsilon=0.2), "log_ratios", "advantages"),
