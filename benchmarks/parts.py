@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +17,8 @@ from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.extras.planning.measuring import acting_of
-from seed_rl.learner.collector import build_collector
-from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import ReplaySource
-from seed_rl.learner.train_step import TrainStep
+from seed_rl.runs.assembly import Assembly
 
 
 class ActStepPart:
@@ -69,13 +69,16 @@ class LearnerPart:
     def __init__(self, experiment: Experiment):
         """Compile the act step and the update."""
         self._experiment = experiment
-        self._agent = experiment.build_agent()
-        self.service, [self._acting], self._source, _ = build_collector(
-            experiment, self._agent, experiment.seed, Replicas(experiment)
+        with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as cleanup:
+            parts = Assembly().parts(experiment, directory, cleanup)
+        self._agent, self._train_step, self.service, self._source = (
+            parts.agent,
+            parts.train_step,
+            parts.service,
+            parts.source,
         )
+        (self._acting,) = parts.acting
         self._acting.act_step.warm_up()
-        passes, minibatches = experiment.passes, experiment.minibatches
-        self._train_step = TrainStep(self._agent, experiment.optimizer, passes=passes, minibatches=minibatches)
         self._train_on_blanks()
         self.steps_per_act = min(self._acting.act_step.batch_sizes[-1], experiment.actors.num_training_envs)
         """Number of agent steps of the largest act step; evaluation environments are padding."""

@@ -14,8 +14,8 @@ from seed_rl import __version__
 from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
-from seed_rl.runs.keepers import keeper_of
 from seed_rl.runs.run_directory import CannotUse
+from seed_rl.system.entry_points import declared
 from seed_rl.system.machine import cores, described
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.transport.address import AddressError, check_free, parse_address
@@ -25,6 +25,9 @@ Result: TypeAlias = tuple[str, str]
 """One of these states, and the part that was found, or that is missing, and how to get it: `OPTIONAL` is missing but
 not needed by everyone, with `BROKEN` nothing works."""
 
+PLACES = "seed_rl.places"
+"""The entry-point group in which packages declare functions of a log directory that is not on this machine: they return
+one line about it, or None if they don't know such a place, and raise CannotUse."""
 _FILES = 4096  # enough for a learner with a thousand actors
 _DISK_GB = 5.0
 _SHARED_GB = 0.25  # containers default to 0.06
@@ -108,8 +111,9 @@ def log_directory(given: str | None = None) -> Result:
     """Check that a run can be stored in a place, by default in `runs`."""
     place = given or "runs"
     try:
-        if keeper := keeper_of(place):
-            return OK, keeper.check(place)
+        for entry in declared(PLACES):
+            if found := entry.load()(place):
+                return OK, found
     except CannotUse as error:
         return BROKEN, str(error)
     place = os.path.abspath(place)

@@ -15,7 +15,6 @@ from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
 from seed_rl.envs.elsewhere import probed_spec
 from seed_rl.experiment.logs import Logs
-from seed_rl.experiment.opponents import Opponents
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
 
@@ -172,7 +171,7 @@ class Experiment(Settings):
     """Metrics and checkpoints."""
     replay: Replay | None = None
     """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
-    league: Opponents | None = None
+    league: Settings | None = None
     """Opponents in games of several players, such as past policies (`@League()`); None: the agent plays all."""
     init_from: Annotated[str, Place()] = ""
     """Log directory of a run or one of its checkpoints (`runs/pong/best`), whose weights a new run starts with."""
@@ -185,7 +184,7 @@ class Experiment(Settings):
             ("env", EnvConfig, "a config such as @Atari()"),
             ("agent", AgentConfig, "a config such as @VTrace()"),
             ("replay", Replay | None, "@Replay() or None"),
-            ("league", Opponents | None, "opponents such as @League() or None"),
+            ("league", Settings | None, "opponents such as @League() or None"),
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"Experiment.{name} must be {what}, got {getattr(self, name)!r}")

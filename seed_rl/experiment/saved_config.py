@@ -11,13 +11,15 @@ from typing import Any
 
 from seed_rl import agents
 from seed_rl.envs import registry
-from seed_rl.experiment import ConfigError, Experiment, opponents
+from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
 from seed_rl.system.entry_points import declared
 
 SAVED = "config.json"
 """Name of the file in a log directory with every setting by dotted name."""
+OPPONENTS = "seed_rl.opponents"
+"""The entry-point group in which packages declare what `Experiment.league` may be."""
 CHOSEN = ".chosen"
 """Suffix of the names in it of what a setting left open, such as the number format that `auto` stood for."""
 
@@ -114,7 +116,7 @@ def _as_tuples(value: Any) -> Any:
 
 def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
     """Find the class named `kind`, among those installed or imported, that is a valid value for a setting."""
-    group = {"env": registry.ENTRY_POINTS, "league": opponents.ENTRY_POINTS}.get(setting)
+    group = {"env": registry.ENTRY_POINTS, "league": OPPONENTS}.get(setting)
     for entry in declared(group) if group else ():
         if entry.attr == kind:
             entry.load()

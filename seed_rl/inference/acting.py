@@ -1,5 +1,7 @@
 """Central inference on one device: from actors' requests to finished unrolls in a store."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from seed_rl.agents.base import Agent
@@ -7,16 +9,16 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import Unrolls, UnrollStore
 from seed_rl.experiment import Inference
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.inference.act_step import ActStep
+from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
-from seed_rl.inference.order import FREE, Order
-from seed_rl.inference.players import AGENT_ALONE, Players
 from seed_rl.inference.thread import ActingThread
 
 
 class Acting:
     """An inference device, which serves all environments or a share of them.
 
-    `thread` acts and stores the steps in `unrolls`, except those of the environments from `Sizes.num_training_envs` on.
+    `thread` acts and stores the steps in `unrolls`.
     """
 
     def __init__(
@@ -26,9 +28,10 @@ class Acting:
         inference: Inference,
         seed: int,
         devices: tuple[str, str] = ("", ""),
-        order: Order = FREE,
-        number: int = 0,
-        players: Players = AGENT_ALONE,
+        *,
+        recorded: np.ndarray | None = None,
+        act_step: Callable[[UnrollStore], ActStep] | None = None,
+        batcher: Callable[[UnrollQueue], Batcher] | None = None,
     ):
         """
         Args:
@@ -38,21 +41,20 @@ class Acting:
           seed: the seed for sampling actions; must differ each time a run is started.
           devices: TensorFlow's names of the device that acts and the device that holds the unrolls; empty for the
             default.
-          order: order of this device's batches.
-          number: number of this device among the inference devices.
-          players: who plays.
+          recorded: bool [N], which environments' steps are stored; by default all training environments'.
+          act_step: builds what acts, given the store; by default for the agent alone.
+          batcher: builds what composes the batches, given the queue of unrolls that they fill.
         """
         device, store_device = devices
         pool = SlotPool(sizes.num_slots)
         store = UnrollStore(agent.step_spec, sizes.length, sizes.num_slots, store_device)
         self.unrolls = Unrolls(store, pool, UnrollQueue(sizes.queue_capacity))
-        self.act_step = players.act_step(agent, store, sizes, seed, device, number)
-        env_ids = np.arange(sizes.num_envs)
-        recorded = (env_ids < sizes.num_training_envs) & ~players.replaced(env_ids)
+        self.act_step = act_step(store) if act_step else ActStep(agent, store, sizes, seed, device)
+        if recorded is None:
+            recorded = np.arange(sizes.num_envs) < sizes.num_training_envs
         self.cursor = UnrollCursor(recorded, sizes.length, sizes.stride, pool, inference.stagger_unrolls)
-        own_envs = len(range(number, sizes.num_envs, sizes.num_devices))
-        batcher = order.batcher(number, sizes.max_batch, inference.max_wait_ms / 1000, own_envs)
-        self.thread = ActingThread(self.act_step, self.cursor, self.unrolls.queue, batcher, order, number)
+        batches = batcher or (lambda queue: Batcher(sizes.max_batch, inference.max_wait_ms / 1000))
+        self.thread = ActingThread(self.act_step, self.cursor, self.unrolls.queue, batches(self.unrolls.queue))
 
     def warm_up(self) -> None:
         """Compile the act step for the largest batch."""

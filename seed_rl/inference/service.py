@@ -9,7 +9,6 @@ from seed_rl.errors import Failure
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
-from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.limits import HostLog
@@ -35,7 +34,6 @@ class CentralInference(Service):
     membership: Membership
     threads: Sequence[ActingThread]
     """Thread of each of the membership's devices."""
-    order: Order = FREE
     players: int = 1
     """Number of players of a game; groups have whole games."""
 
@@ -50,7 +48,6 @@ class CentralInference(Service):
 
     def stop(self) -> None:
         """End the threads; waiting requests stay unanswered (the server ends their streams)."""
-        self.order.close()
         for thread in self.threads:
             thread.stop()
 
@@ -95,7 +92,6 @@ class CentralInference(Service):
             sentence = f"an actor needs groups of 1 to {largest} environments (the largest inference batch){whole}"
             raise Refused(Refusal.INVALID_ARGUMENT, f"{sentence}, got {list(group_sizes)}")
         lease = self.membership.join(group_sizes, f"{run_id} on {peer}")
-        self.order.joined(lease)
         total, groups = sum(group_sizes), len(group_sizes)
         sentence = f"actor {run_id} joined from {peer} with {total} environments in {groups} groups"
         self._host_log.write(logging.INFO, peer, sentence)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,13 +16,13 @@ from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.episodes import EpisodeTracker
-from seed_rl.inference.order import FREE, Order
 from seed_rl.transport.streams import Request
 
 _log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 60.0
 """Even a batch that has to be compiled first takes less."""
+_ANY_TIME = contextlib.nullcontext()
 
 
 @dataclasses.dataclass
@@ -67,9 +68,8 @@ class ActingThread:
     cursor: UnrollCursor
     queue: UnrollQueue
     batcher: Batcher
-    order: Order = FREE
-    device: int = 0
-    """Number of the inference device."""
+    turn: Callable[[Sequence[Request]], contextlib.AbstractContextManager[object]] = lambda requests: _ANY_TIME
+    """Returns the context in which a batch is acted for: whoever changes weights between batches waits for it."""
 
     def __post_init__(self) -> None:
         self.stats = InferenceStats()
@@ -101,7 +101,7 @@ class ActingThread:
         except Exception as error:
             _log.exception("inference failed")
             self.failure = error
-            self.order.close()
+            self.batcher.close()
             self.queue.close()  # wakes the learner, which looks at `failure`
 
     def _answer(self, requests: Sequence[Request]) -> bool:
@@ -119,7 +119,7 @@ class ActingThread:
         started = time.monotonic()
         outputs = [request.output for request in requests]
         last = np.concatenate([output.last for output in outputs])
-        with self.order.acting(self.device, [request.lease for request in requests], self.queue):
+        with self.turn(requests):
             writes, finished = self.cursor.advance(env_ids, last)
             self.stats.updates_behind += self.cursor.newest_version - self.cursor.version
             actions = self.act_step(env_ids, restarted, writes, outputs)

@@ -1,17 +1,27 @@
-"""The gradients of a minibatch, averaged over training devices and peers."""
+"""The gradients of a minibatch, averaged over training devices and learners."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.learner.peers import Peers
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 
 
+class Reduction(NamedTuple):
+    """How several learners combine what each has computed; both functions take a nest of float32 tensors, in a function
+    that is being traced."""
+
+    learners: int
+    """Number of learners."""
+    mean: Callable[[Any], Any]
+    maximum: Callable[[Any], Any]
+
+
 class LossGradients(NamedTuple):
-    """Gradients and metrics of a minibatch, equal on all devices and peers, and the priorities of its sequences."""
+    """Gradients and metrics of a minibatch, equal on all devices and learners, and the priorities of its sequences."""
 
     gradients: dict[str, list[tf.Tensor]]
     """Gradients of each group of variables, averaged; with several replicas, a value for each."""
@@ -26,12 +36,12 @@ class LossGradients(NamedTuple):
 class Gradients:
     """Differentiates the losses of an agent on each replica, from the replica's own sequences."""
 
-    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, peers: Peers):
+    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, reduction: Reduction | None):
         """The agent was built in the scope of the `strategy`, of this process's replicas."""
         self._agent = agent
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
-        self._peers = peers
+        self._reduction = reduction
 
     def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
         """Differentiate a minibatch; called in a compiled function.
@@ -47,9 +57,9 @@ class Gradients:
         gradients = result.gradients
         first = tf.nest.map_structure(lambda value: local(value)[0], result)
         means, maxima = first.means, first.maxima
-        if self._peers.count > 1:
-            gradients, means = self._peers.mean((first.gradients, means))
-            maxima = self._peers.maximum(maxima)
+        if self._reduction:
+            gradients, means = self._reduction.mean((first.gradients, means))
+            maxima = self._reduction.maximum(maxima)
         return LossGradients(gradients, means, maxima, tf.concat(local(result.priorities), axis=0))
 
     def _on_replica(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:

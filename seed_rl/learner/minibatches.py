@@ -5,8 +5,6 @@ Shapes: M minibatches, R replicas, n sequences in a minibatch of a replica, so B
 
 import numpy as np
 
-from seed_rl.learner.peers import Peers
-
 
 def draw_minibatches(count: int, sequences: int, generator: np.random.Generator) -> np.ndarray:
     """Divide the sequences of a replica into `count` equal random parts, int32 [M, n]; a single part is in order."""
@@ -15,10 +13,9 @@ def draw_minibatches(count: int, sequences: int, generator: np.random.Generator)
     return generator.permutation(sequences).astype(np.int32).reshape(count, -1)
 
 
-def draw_seeds(count: int, generator: np.random.Generator, replicas: int, peers: Peers) -> np.ndarray:
-    """Draw a seed for each of `count` steps, int32 [M, 2], to which each replica of this learner adds its number."""
-    seeds = generator.integers(2**31 - replicas * peers.count, size=(count, 2), dtype=np.int32)
-    return seeds + np.int32(replicas * peers.index)
+def draw_seeds(count: int, generator: np.random.Generator, replicas: int) -> np.ndarray:
+    """Draw a seed for each of `count` steps, int32 [M, 2], to which each replica adds its number."""
+    return generator.integers(2**31 - replicas, size=(count, 2), dtype=np.int32)
 
 
 def in_batch_order(minibatches: np.ndarray, values: np.ndarray, replicas: int) -> np.ndarray:

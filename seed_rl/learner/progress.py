@@ -10,7 +10,6 @@ import numpy as np
 
 from seed_rl.experiment import Experiment
 from seed_rl.foreign import number
-from seed_rl.inference.players import AGENT_ALONE, Players
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.sources import Source
 from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
@@ -64,10 +63,12 @@ class StepCounter:
 class Progress:
     """Counters, and windows over the latest episodes of training and evaluation environments."""
 
-    def __init__(self, num_training_envs: int, players: Players = AGENT_ALONE):
-        """The training environments have the lowest ids; the state of the players is saved with the rest."""
+    def __init__(self, num_training_envs: int, own: np.ndarray | None = None):
+        """The training environments have the lowest ids; reported are those that the agent plays, bool [N], or all."""
         self.counters = Counters()
-        self._num_training_envs, self._players = num_training_envs, players
+        self.restored = False
+        """Whether the run continues from a checkpoint."""
+        self._num_training_envs, self._own = num_training_envs, own
         self._service: CentralInference | None = None
         self._numbers: collections.defaultdict[str, collections.deque[float]] = collections.defaultdict(
             lambda: collections.deque(maxlen=RECENT_EPISODES)
@@ -82,21 +83,24 @@ class Progress:
     def _add_episodes(self) -> None:
         for episodes in self._service.take_episodes() if self._service else ():
             evaluated = episodes.env_ids >= self._num_training_envs
-            own = ~self._players.replaced(episodes.env_ids)
+            own = self._plays(episodes.env_ids)
             for prefix, which in (("", ~evaluated & own), ("eval/", evaluated & own)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
         for env_id, name, value in self._service.take_numbers() if self._service else ():
-            if self._players.replaced(np.array(env_id)):
+            if not self._plays(env_id):
                 continue
             metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
             if metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
                 self._numbers[metric].append(value)
 
+    def _plays(self, env_ids: Any) -> Any:
+        return np.ones_like(env_ids, bool) if self._own is None else self._own[env_ids]
+
     def new_evaluation(self) -> float | None:
         """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest
-        30; None if there are fewer than ten, or if they can't be compared."""
+        30; None if there are fewer than ten."""
         window = self._windows["eval/"]
-        if (new := window.count - self._evaluated) < EVALUATION or not self._players.evaluates:
+        if (new := window.count - self._evaluated) < EVALUATION:
             return None
         self._evaluated = window.count
         return window.means(new)["episode_return"]
@@ -110,20 +114,20 @@ class Progress:
         return counters
 
     def gauges(self) -> dict[str, float]:
-        """Means over the recent episodes; counts of all, and summed returns in training; gauges of the players."""
+        """Means over the recent episodes; counts of all, and summed returns in training."""
         self._add_episodes()
         training, evaluation = self._windows[""], self._windows["eval/"]
         means = {f"{prefix}{name}": mean for prefix, own in self._windows.items() for name, mean in own.means().items()}
         numbers = {name: float(np.mean(values)) for name, values in self._numbers.items()}
         counts = {"episodes": training.count, "total_return": training.total_return}
         evaluations = {"eval/episodes": evaluation.count} if evaluation.count else {}
-        return {**means, **numbers, **self._players.gauges(), **counts, **evaluations}
+        return {**means, **numbers, **counts, **evaluations}
 
     def get_state(self) -> dict[str, Any]:
         """The state for `set_state`, as JSON values."""
         self._add_episodes()
         windows = {f"{prefix}episodes": window.get_state() for prefix, window in self._windows.items()}
-        return {"counters": self.totals(), **windows, **self._players.get_state()}
+        return {"counters": self.totals(), **windows}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take a state of `get_state`.
@@ -134,10 +138,9 @@ class Progress:
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
         self._evaluated = self._windows["eval/"].count
-        self._players.set_state(state)
         counters = Counters(**state["counters"])
         for field in dataclasses.fields(counters):
             value = number(vars(counters), field.name)
             if not 0 <= value < math.inf or (type(value) is float and type(field.default) is int):
                 raise ValueError(f"{field.name} is {value}")
-        self.counters = counters
+        self.counters, self.restored = counters, True

@@ -18,7 +18,6 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner.device_split import split_devices
-from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 
@@ -28,20 +27,19 @@ _log = logging.getLogger(__name__)
 class Replicas:
     """The devices of a learner process."""
 
-    def __init__(self, experiment: Experiment, peers: Peers = ALONE):
+    def __init__(self, experiment: Experiment, learners: int = 1):
         """
         Args:
           experiment: experiment that names the devices and sets the sizes divided among them.
-          peers: learners that train together, each on its part of the batch.
+          learners: number of learner processes that train together, each on an equal part of the batch.
 
         Raises:
           ConfigError: the devices don't exist or don't fit the batch, as in `split_devices`.
         """
         make_logical_cpus(experiment.devices.logical_cpus)
-        self.peers = peers
         available = _available()
-        self.split = split_devices(experiment, available, peers.count)
-        self.strategy = _strategy(self.split.training, peers)
+        self.split = split_devices(experiment, available, learners)
+        self.strategy = _strategy(self.split.training, learners)
         self.count = self.strategy.num_replicas_in_sync
         """Training devices."""
         self.shared = self.split.training == self.split.inference and self.count == 1
@@ -61,11 +59,6 @@ class Replicas:
     def inference_devices(self) -> tuple[str, ...]:
         """Inference devices; "" for TensorFlow's default."""
         return ("",) if self.shared and self.split.inference[0] in ("GPU:0", "CPU:0") else self.split.inference
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this learner writes the checkpoints."""
-        return self.peers.index == 0
 
     def scope(self) -> AbstractContextManager[Any]:
         """Context in which variables are created on every training device."""
@@ -167,14 +160,14 @@ def _available() -> list[str]:
     raise ConfigError("TensorFlow has no devices")
 
 
-def _strategy(training: Sequence[str], peers: Peers) -> tf.distribute.Strategy:
+def _strategy(training: Sequence[str], learners: int) -> tf.distribute.Strategy:
     if len(training) == 1:
         return tf.distribute.get_strategy()
     if training[0].startswith("TPU"):
         resolver, topology = _tpu()
         return tf.distribute.TPUStrategy(resolver, assignment(topology, training))
-    # By default it reduces by collectives, too, under keys that would be the same for all peers.
-    reduction = tf.distribute.ReductionToOneDevice() if peers.count > 1 else None
+    # By default it reduces by collectives, too, under keys that would be the same for all learners.
+    reduction = tf.distribute.ReductionToOneDevice() if learners > 1 else None
     return tf.distribute.MirroredStrategy([f"/device:{name}" for name in training], reduction)
 
 

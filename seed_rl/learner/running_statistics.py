@@ -5,18 +5,18 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.learner.peers import Peers
+from seed_rl.learner.gradients import Reduction
 from seed_rl.types import Unroll
 
 
 class RunningStatistics:
-    """Passes an agent the moments of each batch, averaged over replicas and peers."""
+    """Passes an agent the moments of each batch, averaged over replicas and learners."""
 
-    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, peers: Peers):
+    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, reduction: Reduction | None):
         """The agent was built in the scope of the `strategy`, of this process's replicas."""
         self._agent = agent
         self._strategy = strategy
-        self._peers = peers
+        self._reduction = reduction
         self._has_moments, self._is_first = True, True
         self._compiled_moments = tf.function(self._moments, autograph=False)
         self._compiled_update = tf.function(self._update, autograph=False)
@@ -30,7 +30,8 @@ class RunningStatistics:
           is_new: whether no optimizer step has been taken; then the first batch counts twice, see
             `RunningMoments.update`.
         """
-        steps = tf.constant(self._agent.unroll_length * sequences * self._peers.count, tf.float32)
+        learners = self._reduction.learners if self._reduction else 1
+        steps = tf.constant(self._agent.unroll_length * sequences * learners, tf.float32)
         for _ in range(2 if self._is_first and is_new else 1):
             if self._has_moments:
                 moments = self.moments(unroll)
@@ -56,7 +57,8 @@ class RunningStatistics:
 
         local = self._strategy.experimental_local_results
         moments = self._strategy.run(on_replica, (unroll,))
-        return self._peers.mean(tf.nest.map_structure(lambda moment: local(moment)[0], moments))
+        moments = tf.nest.map_structure(lambda moment: local(moment)[0], moments)
+        return self._reduction.mean(moments) if self._reduction else moments
 
     def _update(self, moments: Any, steps: tf.Tensor) -> None:
         def update() -> tf.Tensor:

@@ -17,7 +17,6 @@ import numpy as np
 
 from seed_rl.experiment import Logs
 from seed_rl.foreign import number
-from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.system.archives import BadArchive
@@ -29,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Saver:
-    """The checkpoints of a run, read and written by the first learner; those of others do nothing."""
+    """The checkpoints of a run."""
 
     def __init__(
         self,
@@ -37,7 +36,6 @@ class Saver:
         logs: Logs,
         variables: Mapping[str, Any],
         progress: Progress,
-        is_first: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ):
         """The Keras `variables` have names that are the same in every process."""
@@ -47,11 +45,9 @@ class Saver:
         self._clock = clock
         self._variables = variables
         self._progress = progress
-        self._is_first = is_first
         self._best = -math.inf
         self._kept = 0
         self._snapshot: ReplaySource | None = None
-        self._order = FREE
         self._no_checkpoints = Outage("checkpoints", "training continues, with retries", _log)
         self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
         self.begin()
@@ -62,8 +58,6 @@ class Saver:
         Raises:
           CheckpointError: the newest checkpoint is not usable.
         """
-        if not self._is_first:
-            return None
         for leftover in self._files(f"*{PARTIAL}"):
             os.remove(leftover)
         if os.path.exists(best := os.path.join(self._directory, checkpoints.BEST)):
@@ -82,18 +76,17 @@ class Saver:
         self._kept = self._multiples()
         return path
 
-    def attach(self, snapshot: ReplaySource | None, restored: bool, order: Order = FREE) -> None:
+    def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
         """Add the replay to later checkpoints, and restore it if the run is resumed.
 
         Args:
           snapshot: source whose replay is saved; None if it is not.
           restored: whether the run continues from a checkpoint.
-          order: order that learns of the newest checkpoints.
 
         Raises:
           CheckpointError: the saved replay is not usable.
         """
-        self._snapshot, self._order = snapshot, order
+        self._snapshot = snapshot
         self._remove_other_snapshots()
         if snapshot is None or not restored:
             return
@@ -112,8 +105,6 @@ class Saver:
 
     def save_if_due(self) -> None:
         """Write the checkpoints that are due: the newest, the best and one to keep for good; log a failed write."""
-        if not self._is_first:
-            return
         evaluation, multiples = self._progress.new_evaluation(), self._multiples()
         is_best, is_due = evaluation is not None and evaluation > self._best, self._clock() >= self._due
         if not (is_best or is_due or multiples > self._kept):
@@ -137,11 +128,8 @@ class Saver:
         return self._progress.counters.env_frames // every if every else 0
 
     @contextlib.contextmanager
-    def last_checkpoint(self, on_leaving: Callable[[], None]) -> Iterator[None]:
-        """Save on exit, unless training has failed.
-
-        Args:
-          on_leaving: function called before if the caller leaves the training loop or presses Ctrl-C.
+    def last_checkpoint(self) -> Iterator[None]:
+        """Save on exit, unless training has failed: also if the caller leaves the training loop or presses Ctrl-C.
 
         Raises:
           CheckpointError: the checkpoint could not be written.
@@ -149,7 +137,6 @@ class Saver:
         try:
             yield
         except (GeneratorExit, KeyboardInterrupt):
-            on_leaving()
             self._save_last()
             raise
         self._save_last()
@@ -168,13 +155,10 @@ class Saver:
         Raises:
           OSError: it can't be written; older ones are untouched.
         """
-        if not self._is_first:
-            return
         if self._snapshot is not None:  # before the checkpoint that it belongs to
             with self._no_snapshots.tolerated(), complete_or_absent(self._snapshot_path()) as file:
                 self._snapshot.save(file)
         updates, kept = self._progress.counters.learner_updates, self._logs.checkpoints_kept
-        self._order.saving(updates, self._variables)
         checkpoints.save(self._directory, updates, self._arrays(), self._progress.get_state(), kept)
         self._remove_other_snapshots()
 
@@ -191,9 +175,8 @@ class Saver:
 
     def _remove_other_snapshots(self) -> None:
         """Remove the replays of older checkpoints, and of those that were never completed."""
-        if self._is_first:
-            for path in set(self._files("replay-*.npz")) - {self._snapshot_path()}:
-                os.remove(path)
+        for path in set(self._files("replay-*.npz")) - {self._snapshot_path()}:
+            os.remove(path)
 
     def _files(self, pattern: str) -> list[str]:
         return glob.glob(os.path.join(glob.escape(self._directory), pattern))

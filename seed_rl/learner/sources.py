@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ from seed_rl.system.archives import Archive, BadArchive
 from seed_rl.system.files import explained
 from seed_rl.types import Unroll
 
+POLL_SECONDS = 0.2
+"""Time that a learner without a batch waits for one before it looks whether the run is to end."""
 Reader = Callable[[tf.Tensor], Sequence[Unroll]]
 """Copies the unrolls in slots int32 [B] out of a store, an equal part for each training device."""
 
@@ -45,6 +47,11 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def next(self, timeout: float) -> Batch | None:
         """Return the next batch, copied out of the store; None if none is complete within `timeout` seconds."""
+
+    def batches(self, ends: Callable[[], bool]) -> Iterator[Batch | None]:
+        """Yield the next batch, or None where there is none yet, until the run `ends`."""
+        while not ends():
+            yield self.next(POLL_SECONDS)
 
     def write_back(self, priorities: np.ndarray) -> None:  # noqa: B027 (without a replay the unrolls are gone)
         """Take the priorities of the last batch after its update, float32 [B]; empty if the agent gives none."""

@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.learner.gradients import Gradients
+from seed_rl.learner.gradients import Gradients, Reduction
 from seed_rl.learner.group_optimizers import GroupOptimizers
 from seed_rl.learner.minibatches import draw_minibatches, draw_seeds, in_batch_order
-from seed_rl.learner.peers import ALONE, Peers
 from seed_rl.learner.results import StepResult, UpdateResult, update_result
 from seed_rl.learner.running_statistics import RunningStatistics
 from seed_rl.system import devices
@@ -22,7 +21,7 @@ from seed_rl.types import Unroll
 class TrainStep:
     """Updates an agent's weights: in each pass over a batch, it takes a compiled optimizer step per minibatch.
 
-    Gradients and metrics are averaged over replicas and peers before the gradients are clipped, so that an update is
+    Gradients and metrics are averaged over replicas and learners before the gradients are clipped, so that an update is
     the same for any number of them. An optimizer step with a NaN or Inf gradient or rate is skipped: weights
     and optimizer state stay as they were.
     """
@@ -34,7 +33,7 @@ class TrainStep:
         strategy: tf.distribute.Strategy | None = None,
         passes: int = 1,
         minibatches: int = 1,
-        peers: Peers = ALONE,
+        reduction: Reduction | None = None,
     ):
         """
         Args:
@@ -43,16 +42,16 @@ class TrainStep:
           strategy: strategy of this process's replicas; None for a single device.
           passes: number of passes over each batch.
           minibatches: number of optimizer steps per pass, each from an equal part of the batch.
-          peers: learners that apply the same updates, each from its part of the batch.
+          reduction: means and maxima over the learners that apply the same updates, each from its part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
-        self._agent, self._passes, self._minibatches, self._peers = agent, passes, minibatches, peers
+        self._agent, self._passes, self._minibatches = agent, passes, minibatches
         self._replicas = self._strategy.num_replicas_in_sync
         self._optimizers = GroupOptimizers(agent, optimizer, self._strategy)
-        self._statistics = RunningStatistics(agent, self._strategy, peers)
-        self._gradients = Gradients(agent, self._strategy, peers)
-        # With several devices or peers, XLA compiles only what each computes alone.
-        whole = self._replicas == 1 and peers.count == 1 and devices.has_accelerator()
+        self._statistics = RunningStatistics(agent, self._strategy, reduction)
+        self._gradients = Gradients(agent, self._strategy, reduction)
+        # With several devices or learners, XLA compiles only what each computes alone.
+        whole = self._replicas == 1 and not reduction and devices.has_accelerator()
         self._compiled_step = tf.function(self._step, jit_compile=whole, autograph=False)
         self._compiled_targets = tf.function(self._targets, autograph=False)
 
@@ -108,7 +107,7 @@ class TrainStep:
     ) -> tuple[np.ndarray, StepResult]:
         """Take a pass of optimizer steps; return its minibatches and the results, NumPy arrays."""
         minibatches = draw_minibatches(self._minibatches, weights.shape[0] // self._replicas, generator)
-        seeds = draw_seeds(self._minibatches, generator, self._replicas, self._peers)
+        seeds = draw_seeds(self._minibatches, generator, self._replicas)
         steps = [
             self._compiled_step(unroll, weights, rates, columns, seed)
             for columns, seed in zip(tf.constant(minibatches), tf.constant(seeds), strict=True)
@@ -121,7 +120,7 @@ class TrainStep:
         """Differentiate the losses of a minibatch, some sequences of each replica, and apply finite gradients."""
         gradients, means, maxima, priorities = self._gradients(unroll, weights, columns, seed)
         norms = self._strategy.run(self._optimizers.norms, (gradients,))
-        norm = self._strategy.experimental_local_results(norms)[0]  # equal on all replicas of all peers
+        norm = self._strategy.experimental_local_results(norms)[0]  # equal on all replicas of all learners
         finite = tf.reduce_all(tf.math.is_finite(norm)) & tf.reduce_all(tf.math.is_finite(rates))
 
         def apply() -> tf.Tensor:

@@ -1,9 +1,6 @@
 """Protocol for destinations of metrics and films."""
 
-from collections.abc import Callable, Sequence
 from typing import Protocol
-
-from seed_rl.experiment import Experiment
 
 
 class Sink(Protocol):
@@ -36,9 +33,3 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close the destination; called once, after the last row."""
-
-
-FurtherSink = Callable[[Experiment, str, Sequence[Sink]], Sink]
-"""Opens a sink that the run's settings don't name, such as one that films the policy; see `Run.sinks`.
-Called once with the experiment, the log directory on this machine, and the sinks that are there, which close after it.
-An error of its `write` ends the run."""

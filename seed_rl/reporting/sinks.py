@@ -5,13 +5,13 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.config_files import save_config
 from seed_rl.reporting.event_file import PREFIX, EventFile
 from seed_rl.reporting.metrics import FILE, MetricsFile
-from seed_rl.reporting.sink import FurtherSink, Sink
+from seed_rl.reporting.sink import Sink
 from seed_rl.reporting.wandb_run import WandbRun
 from seed_rl.system.files import Outage, reason
 
@@ -64,21 +64,13 @@ class RetryingSink(Sink):
             _log.error("%s could not be closed (%s)", self._name, reason(error))
 
 
-def sinks_of(
-    experiment: Experiment,
-    logdir: str,
-    resumed: tuple[int, float] | None,
-    is_first: bool = True,
-    further: Sequence[FurtherSink] = (),
-) -> list[Sink]:
+def sinks_of(experiment: Experiment, logdir: str, resumed: tuple[int, float] | None) -> list[Sink]:
     """Open the sinks of a run and save its configuration.
 
     Args:
       experiment: experiment of the run.
       logdir: directory of the run; created if it does not exist.
       resumed: `env_frames` and `seconds` of the checkpoint from which the run continues; None for a new run.
-      is_first: whether this is the first learner, which alone has a sink for Weights & Biases and further ones.
-      further: functions that open further sinks, which close first.
     """
     os.makedirs(logdir, exist_ok=True)
     started = time.time()
@@ -93,8 +85,6 @@ def sinks_of(
         RetryingSink(f"the configuration and {FILE}", files),
         RetryingSink(PREFIX, lambda: EventFile(experiment, logdir, resumed, started)),
     ]
-    if experiment.logs.wandb_project and is_first:
+    if experiment.logs.wandb_project:
         sinks.append(RetryingSink("Weights & Biases", lambda: WandbRun(experiment, logdir, resumed)))
-    for opens in further if is_first else ():
-        sinks.insert(0, opens(experiment, logdir, tuple(sinks)))
     return sinks

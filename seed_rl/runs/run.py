@@ -1,4 +1,4 @@
-"""A complete run: its log directory, the learner in this process, and its actors."""
+"""A complete run: its directory, its actors, and the learner in this process."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import shortened
-from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.actor_server import loading_server
-from seed_rl.learner.peers import ALONE, Peers
-from seed_rl.reporting.sink import FurtherSink
 from seed_rl.runs.fleet import Fleet
-from seed_rl.runs.keepers import working_directory
 from seed_rl.runs.local_actors import ACTORS, PROCESSES, THREADS, local_actors
 from seed_rl.runs.run_directory import CannotUse, run_directory
-from seed_rl.specs import CannotAct
+from seed_rl.system.entry_points import declared
 from seed_rl.system.files import allow_many_files, explained, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
 from seed_rl.system.signals import Stop, StopFlag, StopIf, ctrl_c_asks
 from seed_rl.transport.credentials import ServerSecurity
-from seed_rl.transport.server import ActorServer
 
 if TYPE_CHECKING:
     from seed_rl.learner.learner import Learner
+    from seed_rl.runs.assembly import Assembly
 
 _log = logging.getLogger(__name__)
+
+ENTRY_POINTS = "seed_rl.runs"
+"""The entry-point group in which packages declare functions that may change a new `Run`, by its settings or place."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -46,7 +44,7 @@ class Run:
 
     experiment: Experiment
     logdir: str
-    """Log directory, created if missing, or a place that a `Keeper` knows."""
+    """Log directory, created if missing, or a place that a neighbour knows."""
     _: dataclasses.KW_ONLY
     actors: str | Callable[[str], Fleet] = PROCESSES
     """One of `ACTORS`, or a function that creates another kind of fleet, given the directory for its logs."""
@@ -60,12 +58,8 @@ class Run:
     """Redirect the output of native libraries to `native.log` while the run is open."""
     accelerator: str = ""
     """`gpu` or `tpu`: refuse to train without one; "": train on what there is."""
-    peers: Peers = ALONE
-    """Learners that train the same model, each in its own run; by default this one is alone."""
-    order: Callable[[Experiment, str], Order] = lambda experiment, directory: FREE
-    """Returns the order of acting and learning for a learner, given the directory of the run on this machine."""
-    sinks: Sequence[FurtherSink] = ()
-    """Functions that open further sinks for metrics and films, for the first learner."""
+    changes: list[Callable[[Assembly], Assembly]] = dataclasses.field(default_factory=list)
+    """Functions that replace parts of the learner, in this order; called once TensorFlow has been loaded."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
@@ -84,6 +78,20 @@ class Run:
         self.logdir = os.fspath(self.logdir)  # callers may pass a pathlib.Path
         if not callable(self.actors) and self.actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {self.actors!r}")
+        self.index, self.learners = 0, 1
+        """Number of this learner among those that train together, and their number."""
+        self.directory: Callable[[], contextlib.AbstractContextManager[str]] = self._local_directory
+        """Opens the directory of this machine in which the run works."""
+        self.meet: Callable[[Stop], bool] = lambda stop: True
+        """Waits for other learners, before TensorFlow makes its devices; returns False if it was stopped."""
+        for entry in declared(ENTRY_POINTS):
+            entry.load()(self)
+
+    def _local_directory(self) -> contextlib.AbstractContextManager[str]:
+        if "://" in self.logdir:
+            expected = "nothing here can keep a run there: expected a local directory"
+            raise CannotUse(f"{self.logdir} is a URL, and {expected}")
+        return contextlib.nullcontext(self.logdir)
 
     def __enter__(self) -> Run:
         """Open the log directory.
@@ -98,8 +106,7 @@ class Run:
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:
-            seconds = self.experiment.logs.checkpoint_interval_s
-            self._directory = cleanup.enter_context(working_directory(self.logdir, seconds))
+            self._directory = cleanup.enter_context(self.directory())
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self.native_log:
                 path = os.path.join(self._directory, "native.log")
@@ -157,14 +164,12 @@ class Run:
             cleanup.callback(server.stop, grace=0.5)
             address = server.start()
             actors.start(address)  # they build their environments while TensorFlow loads
-            peers = self._connect(stopping)
-            if peers is None:
+            self._load_tensorflow()
+            if not self.meet(stopping):
                 return
             gc.freeze()  # spares the collector the many objects of the imported modules
             cleanup.callback(gc.unfreeze)
-            order = self.order(self.experiment, self._directory)
-            cleanup.callback(order.close)
-            learner = self._new_learner(server, peers, order)
+            learner = self._new_learner(cleanup)
             frames = learner.counters.env_frames
             if learner.finished:
                 finished = "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames"
@@ -174,12 +179,15 @@ class Run:
             def leave(error: type[BaseException] | None, *_: object) -> None:
                 """Close the learner; its actors wait for one that a signal or an error has ended."""
                 asked = stop.is_set() and not (isinstance(stop, StopFlag) and stop.exit_code)
-                learner.close(error is GeneratorExit or (error is None and (learner.finished or asked)))
+                learner.service.stop()  # first: it answers on the server's streams
+                over = error is GeneratorExit or (error is None and (learner.finished or asked))
+                server.stop(grace=0.5, over=over)
 
             cleanup.push(leave)
-            learner.admit()
-            if learner.restored_from:
-                _log.info("continuing from %s at %d frames", learner.restored_from, frames)
+            if evaluation := self.experiment.actors.num_eval_envs:
+                training = self.experiment.actors.num_training_envs
+                _log.info("environments: %d for training, the first ones, %d for evaluation", training, evaluation)
+            server.service = learner.service  # actors may join, and get their first actions once training has compiled
             _log.info("serving actors at %s after %.1f s", address, time.monotonic() - started)
             yield from learner.train(stopping, self.on_update)
             if actors.failed is not None:
@@ -187,26 +195,27 @@ class Run:
         frames, updates = learner.counters.env_frames, learner.counters.learner_updates
         _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 
-    def _connect(self, stop: Stop) -> Peers | None:
-        """Load TensorFlow and connect to other learners; return None if `stop` was set before all had joined."""
+    def _load_tensorflow(self) -> None:
         _log.info("run in %s; loading TensorFlow", self.logdir)
         load_tensorflow()
         from seed_rl.system import devices
 
+        if self.experiment.agent.for_device() != self.experiment.agent:
+            _log.info("computing in %s: %s", *devices.native_dtype())
         if self.accelerator and not devices.accelerators(self.accelerator):
             kind, found = self.accelerator.upper(), ", ".join(device.name for device in devices.accelerators())
             raise ConfigError(f"TensorFlow finds no {kind} here, only {found or 'the CPU'}; see `seed_rl doctor`")
-        return self.peers.connect(self.experiment, stop)
 
-    def _new_learner(self, server: ActorServer, peers: Peers, order: Order) -> Learner:
+    def _new_learner(self, cleanup: contextlib.ExitStack) -> Learner:
         import tensorflow as tf
 
-        from seed_rl.learner.building import build_learner
-        from seed_rl.weights.checkpoints import CheckpointError
+        from seed_rl.runs.assembly import Assembly
 
+        assembly = Assembly()
+        for change in self.changes:
+            assembly = change(assembly)
         try:
-            return build_learner(self.experiment, self._directory, server, peers, order, self.sinks)
-        except (CannotAct, CannotBuild, CheckpointError) as error:
-            raise ConfigError(str(error)) from error
+            parts = assembly.parts(self.experiment, self._directory, cleanup, index=self.index, learners=self.learners)
+            return assembly.learner(parts)
         except tf.errors.ResourceExhaustedError as error:
             raise ConfigError("the agent's networks need more memory than is free") from error

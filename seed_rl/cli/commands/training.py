@@ -123,7 +123,7 @@ def _train_open(values: flags.FlagValues, run: Run) -> int:
                 stop_at_end_of_input(stopped)
             replay = run.experiment.replay
             # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
-            if run.peers.count == 1 and not (replay and replay.snapshot):
+            if run.learners == 1 and not (replay and replay.snapshot):
                 stopped.raises, run.on_update = True, stopped.asks
             if values.max_minutes is not None:
                 _stop_after(60 * values.max_minutes, stopped)

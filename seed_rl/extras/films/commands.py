@@ -7,7 +7,7 @@ import sys
 from seed_rl.cli import flags
 from seed_rl.cli.command import RunOption, UsageError, command
 from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, usable_run
-from seed_rl.extras.films.during_training import every
+from seed_rl.extras.films.during_training import film_every
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
 from seed_rl.system.signals import signals, stop_at_end_of_input
@@ -50,7 +50,7 @@ def play(values: flags.FlagValues) -> int:
 def _filming(values: flags.FlagValues, run: Run) -> contextlib.AbstractContextManager[object]:
     """Let a run film its policy if the flag of `OPTION` is set."""
     if values.film_every:
-        run.sinks = [*run.sinks, every(values.film_every)]
+        film_every(values.film_every, run)
     return contextlib.nullcontext()
 
 

@@ -1,5 +1,7 @@
 """Films of the policy during training, each made by a low-priority process."""
 
+from __future__ import annotations
+
 import contextlib
 import glob
 import logging
@@ -7,11 +9,16 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from seed_rl.experiment.saved_config import modules_needed
-from seed_rl.reporting.sink import FurtherSink, Sink
+from seed_rl.reporting.sink import Sink
+from seed_rl.runs.run import Run
 from seed_rl.system import children
 from seed_rl.system.files import PARTIAL, reason
+
+if TYPE_CHECKING:
+    from seed_rl.runs.assembly import Assembly, Parts
 
 _log = logging.getLogger(__name__)
 
@@ -22,9 +29,17 @@ _END_SECONDS = 2.0
 MAX_SECONDS = 1200.0  # twice the limit of a film: more means that the environment hangs
 
 
-def every(minutes: float) -> FurtherSink:
-    """Return what lets a run film its policy: `Run(experiment, logdir, sinks=[every(10)])`."""
-    return lambda experiment, logdir, sinks: Films(logdir, 60 * minutes, sinks, modules_needed(experiment))
+def film_every(minutes: float, run: Run) -> None:
+    """Let a run film its policy, before it is opened; the first of several learners does."""
+
+    def change(assembly: Assembly) -> Assembly:
+        def sinks(parts: Parts, resumed: tuple[int, float] | None) -> list[Sink]:
+            others = assembly.sinks(parts, resumed)
+            return [Films(parts.directory, 60 * minutes, others, modules_needed(parts.experiment)), *others]
+
+        return assembly._replace(sinks=sinks) if run.index == 0 else assembly
+
+    run.changes.append(change)
 
 
 class Films(Sink):

@@ -6,7 +6,6 @@ heartbeats of all hosts; it is used for nothing else. Agents are built in the st
 """
 
 import contextlib
-import dataclasses
 import faulthandler
 import itertools
 import json
@@ -27,10 +26,7 @@ from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import MAY_CHANGE
 from seed_rl.extras.hosts.hosts import HostLost, Hosts
-from seed_rl.learner.peers import POLL_SECONDS, Peers, Round
-from seed_rl.learner.progress import Counters
 from seed_rl.learner.replicas import make_logical_cpus
-from seed_rl.learner.sources import Batch, Source
 from seed_rl.system.signals import OF_SCHEDULERS
 from seed_rl.transport.address import AddressError
 
@@ -48,32 +44,27 @@ _LOST = (
 )
 
 
-class Link(Peers):
+class Link:
     """A host's end of the collectives. All hosts call the same methods in the same order; each call waits for all.
 
-    Every method but `leave` raises `HostLost` if another host is gone.
+    Every method raises `HostLost` if another host is gone.
     """
 
     def __init__(self, hosts: Hosts):
         """The hosts, two or more, are connected already, see `connect`."""
         self.hosts = hosts
-        self._waiting: Batch | None = None  # until all hosts have one
+        self.env_frames = 0
+        """Frames that host 0 had learned from when all agreed last, because schedules follow them."""
         self._left = False
         self._keys = itertools.count(1)
         self._own_keys: dict[tuple[Any, ...], int] = {}
 
-    @property
-    def index(self) -> int:
-        return self.hosts.index
-
-    @property
-    def count(self) -> int:
-        return self.hosts.count
-
     def mean(self, nest: Any) -> Any:
+        """Average a nest of float32 tensors over hosts, in a function that is being traced."""
         return tf.nest.map_structure(lambda total: total / self.hosts.count, self._over_hosts(nest, "Add"))
 
     def maximum(self, nest: Any) -> Any:
+        """Return the maxima over hosts of a nest of float32 tensors, in a function that is being traced."""
         return self._over_hosts(nest, "Max")
 
     def _over_hosts(self, nest: Any, merge: str) -> Any:
@@ -133,6 +124,11 @@ class Link(Peers):
         return [json.loads(row[:length].tobytes()) for row, length in zip(texts, lengths, strict=True)]
 
     def compare(self, own: Mapping[str, Any]) -> None:
+        """Check that all hosts have the same settings, JSON values by name.
+
+        Raises:
+          ConfigError: they differ.
+        """
         first, *others = self.gather(own)
         for index, other in enumerate(others, 1):
             names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
@@ -142,43 +138,28 @@ class Link(Peers):
                 differ = (f"{n} is {first.get(n)!r} on host 0 and {other.get(n)!r} on host {index}" for n in names)
                 raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differ)}")
 
-    def next(self, source: Source, leave: bool, env_frames: int) -> Round:
-        if self._waiting is None and not leave:
-            self._waiting = source.next(POLL_SECONDS)
-        ready = self._waiting is not None
-        self._left, update, env_frames = self.agree(leave, ready, env_frames)
-        if not update:
-            return Round(None, self._left, env_frames, postponed=ready)
-        batch, self._waiting = self._waiting, None
-        return Round(batch, False, env_frames)
-
-    def leave(self) -> None:
-        if not self._left:
-            self._left, _, _ = self.agree(leave=True, ready=False, env_frames=0)
-
-    def share(self, variables: Mapping[str, Any], counters: Counters) -> None:
-        own = {name: variable.numpy() for name, variable in variables.items()}
-        # They differ where the code of a network or an agent does.
-        self.compare({f"the shape of {name}": f"{a.dtype} {list(a.shape)}" for name, a in own.items()})
-        for variable, array in zip(variables.values(), self.of_first(list(own.values())), strict=True):
-            variable.assign(array)
-        vars(counters).update(self.gather(dataclasses.asdict(counters))[0])
-
-    def agree(self, leave: bool, ready: bool, env_frames: int) -> tuple[bool, bool, int]:
+    def agree(self, leave: bool, ready: bool, env_frames: int) -> tuple[bool, bool]:
         """Decide on the next step, given whether this host is about to end, whether it has a batch, and its progress.
 
         Returns:
-          Whether a host is about to end (this one may, even if another is gone); whether to update, because none is and
-          all have a batch; and the progress of host 0.
+          Whether a host is about to end (this one may, even if another is gone), and whether to update, because none is
+          and all have a batch.
         """
         try:
             own = np.array([leave, ready, 0 if self.hosts.index else env_frames], np.int64)
-            leaving, having, frames = self.sum(own).tolist()
+            leaving, having, self.env_frames = self.sum(own).tolist()
         except HostLost:
             if not leave:
                 raise
-            return True, False, env_frames
-        return bool(leaving), not leaving and having == self.hosts.count, frames
+            self._left = True
+            return True, False
+        self._left = bool(leaving)
+        return self._left, not leaving and having == self.hosts.count
+
+    def leave(self) -> None:
+        """Tell the others that this host ends, unless all have agreed to leave."""
+        if not self._left:
+            self.agree(leave=True, ready=False, env_frames=0)
 
     def of_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the arrays of host 0; every host passes its own, of the same shapes and dtypes."""
@@ -192,18 +173,19 @@ class Link(Peers):
         ]
 
 
-def common_settings(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings and version that all hosts of a run must share, as JSON values by dotted name."""
-    settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(MAY_CHANGE)}
-    return {"the version of seed_rl": __version__, **settings}
-
-
 def connect(hosts: Hosts, experiment: Experiment) -> Link:
-    """Connect hosts that have met; raises as `Hosts.connect` does."""
+    """Connect hosts that have met, and compare their settings, before TensorFlow makes its devices.
+
+    Raises:
+      AddressError: this host can't listen at its address alone.
+      ConfigError: the settings differ, or TensorFlow has been used before.
+      HostLost: a host is gone.
+    """
     make_logical_cpus(experiment.devices.logical_cpus)  # before the server, which initialises the devices
     _start_server(hosts)
     link = Link(hosts)
-    link.compare(common_settings(experiment))
+    settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(MAY_CHANGE)}
+    link.compare({"the version of seed_rl": __version__, **settings})
     return link
 
 

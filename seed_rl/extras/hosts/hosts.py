@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import socket
 import time
+from typing import TYPE_CHECKING
 
 from seed_rl.cli.command import Failure
-from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.learner.peers import Peers
 from seed_rl.runs.run import Run
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
+
+if TYPE_CHECKING:
+    from seed_rl.runs.assembly import Assembly
 
 _log = logging.getLogger(__name__)
 
@@ -34,12 +37,12 @@ class HostLost(Failure):
 
 
 @dataclasses.dataclass(frozen=True)
-class Hosts(Peers):
+class Hosts:
     """The learner processes of a run and the index of this one. Each serves its own actors."""
 
-    addresses: tuple[str, ...] = ()
+    addresses: tuple[str, ...]
     """`host:port` at which the others reach each process, in the same order everywhere."""
-    index: int = 0
+    index: int
     """Index of this process; process 0 writes the checkpoints."""
     trusted_network: bool = False
     """Allow addresses that other machines reach, although anyone who reaches them controls the hosts."""
@@ -70,30 +73,25 @@ class Hosts(Peers):
         """Name a host for people."""
         return f"learner host {index} ({self.addresses[index]})"
 
-    def connect(self, experiment: Experiment, stop: Stop) -> Peers | None:
-        """Wait for all hosts and compare their settings. TensorFlow must not have been used before.
+    def join(self, run: Run) -> None:
+        """Make a run one of these hosts before it is opened; all but the first write into their own subdirectories.
 
-        Returns:
-          The link to the others; None if `stop` was set.
+        What the run raises then, in addition:
 
         Raises:
           AddressError: this host can't listen at its address, or not at that alone.
           ConfigError: the settings differ, or TensorFlow has been used before.
           HostLost: a host did not come, or is gone.
         """
-        from seed_rl.extras.hosts.collectives import connect
 
-        return connect(self, experiment) if meet(self, stop) else None
+        def change(assembly: Assembly) -> Assembly:
+            from seed_rl.extras.hosts.together import with_hosts
 
-    def join(self, run: Run) -> None:
-        """Make a run one of these hosts before it is opened; all but the first write into their own subdirectories.
+            return with_hosts(self, run.experiment, assembly)
 
-        Raises:
-          ConfigError: its experiment needs a single host.
-        """
-        if run.experiment.league:
-            raise ConfigError(f"a league needs a single learner host, this run has {self.count}")
-        run.peers = self
+        run.index, run.learners = self.index, self.count
+        run.meet = functools.partial(meet, self)
+        run.changes.append(change)
         if self.index:
             run.logdir = os.path.join(run.logdir, f"host-{self.index}")
 

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import gin
 
-from seed_rl.experiment import Experiment
-from seed_rl.experiment.opponents import Opponents
-from seed_rl.settings import Count, OneOf, UnitInterval
+from seed_rl.runs.run import Run
+from seed_rl.settings import Count, OneOf, Settings, UnitInterval
 
 if TYPE_CHECKING:
-    from seed_rl.extras.league.players import LeaguePlayers
+    from seed_rl.runs.assembly import Assembly
 
 UNIFORM, NEWEST, PRIORITIZED = "uniform", "newest", "prioritized"
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class League(Opponents):
+class League(Settings):
     """Past policies of a run, its members, as opponents in games of several players.
 
     In a share of the games only the home players are those of the learning agent. All others are played by a member
@@ -39,8 +38,16 @@ class League(Opponents):
     most_members: Count = 64
     """Number of members above which every second one leaves, and the interval doubles."""
 
-    def build(self, experiment: Experiment, logdir: str, num_devices: int) -> LeaguePlayers:
-        """See `Opponents.build`."""
-        from seed_rl.extras.league.players import LeaguePlayers
 
-        return LeaguePlayers(self, experiment, logdir, num_devices)
+def join(run: Run) -> None:
+    """Let the opponents of a run, whose experiment may name a `League`, be its past policies."""
+
+    if not isinstance(league := run.experiment.league, League):
+        return
+
+    def change(assembly: Assembly) -> Assembly:
+        from seed_rl.extras.league.games import with_league
+
+        return with_league(league, assembly)
+
+    run.changes.append(change)

@@ -36,8 +36,8 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
 
         from seed_rl.extras.ray.cluster import connected
         from seed_rl.extras.ray.fleet import RayActors
-        from seed_rl.extras.ray.gauges import Gauges
-        from seed_rl.extras.ray.hosts import Watched, other_hosts
+        from seed_rl.extras.ray.gauges import with_gauges
+        from seed_rl.extras.ray.hosts import other_hosts
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
@@ -55,7 +55,7 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
             values["learner_hosts"].value, values["learner_host"].value = others.addresses, 0
             (connects,) = entry_points(group=RUN_OPTIONS, name="hosts")
             cleanup.enter_context(connects.load().apply(values, run))
-            run.peers = Watched(run.peers, others)
+            run.meet = others.watched(run.meet)
         run.address = run.address or str(Address(host=ray.util.get_node_ip_address()))
         # Against other runs on the cluster, too. Ray passes it to the actors.
         run.security = dataclasses.replace(run.security, token=run.security.token or secrets.token_hex(32))
@@ -64,7 +64,8 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
         )
         settings = values.min_actors, values.actor_cpus, security, (type(env).__module__, *env.modules)
         run.actors = lambda logs: RayActors(actors.num_actors, logs, *settings)
-        run.sinks = [*run.sinks, lambda *_: Gauges(run.logdir)]
+        if run.index == 0:
+            run.changes.append(lambda assembly: with_gauges(assembly, run.logdir))
         yield
 
 

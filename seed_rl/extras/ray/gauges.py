@@ -1,10 +1,16 @@
 """Metrics as gauges of Ray, such as `ray_seed_rl_episode_return` in Prometheus."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 
 from ray.util.metrics import Gauge
 
 from seed_rl.reporting.sink import Sink
+
+if TYPE_CHECKING:
+    from seed_rl.runs.assembly import Assembly, Parts
 
 _NO_LETTER = r"[^a-zA-Z0-9_]"
 
@@ -25,3 +31,12 @@ class Gauges(Sink):
 
     def close(self) -> None:
         """See `Sink.close`: Ray shows the last values until its process ends."""
+
+
+def with_gauges(assembly: Assembly, logdir: str) -> Assembly:
+    """Return an assembly whose metrics are gauges, too, with the label `logdir`."""
+
+    def sinks(parts: Parts, resumed: tuple[int, float] | None) -> list[Sink]:
+        return [Gauges(logdir), *assembly.sinks(parts, resumed)]
+
+    return assembly._replace(sinks=sinks)

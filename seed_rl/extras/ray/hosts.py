@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
@@ -18,9 +18,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from seed_rl.cli.command import Failure
-from seed_rl.experiment import Experiment
 from seed_rl.extras.ray.cluster import NoCluster, first_line, why_it_cannot_start
-from seed_rl.learner.peers import Peers
 from seed_rl.system.signals import Stop, StopIf
 from seed_rl.transport.address import unused_port
 
@@ -87,6 +85,19 @@ class OtherHosts:
         for sentence in self.wait(0.0):
             raise Failure(sentence)
 
+    def watched(self, meet: Callable[[Stop], bool]) -> Callable[[Stop], bool]:
+        """Return a way to `meet` them in which the end of one is an error."""
+
+        def meet_all(stop: Stop) -> bool:
+            def stopped() -> bool:
+                self.check()
+                return stop.is_set()
+
+            self.joined = meet(StopIf(stopped))
+            return self.joined
+
+        return meet_all
+
     def wait(self, seconds: float) -> list[str]:
         """Wait until all have ended, for at most some seconds; return a message for each that has."""
         ended = ray.wait(self.ends, num_returns=len(self.ends), timeout=seconds)[0]
@@ -95,26 +106,6 @@ class OtherHosts:
             f"learner host {index} ({self.addresses[index]}) ended with {_how(end)}"
             for index, end in zip(indices, ended, strict=True)
         ]
-
-
-class Watched(Peers):
-    """Peers that Ray has started: the end of one, while this learner waits for them, is an error."""
-
-    def __init__(self, peers: Peers, others: OtherHosts):
-        self._peers, self._others = peers, others
-
-    @property
-    def count(self) -> int:
-        return self._peers.count
-
-    def connect(self, experiment: Experiment, stop: Stop) -> Peers | None:
-        def stopped() -> bool:
-            self._others.check()
-            return stop.is_set()
-
-        connected = self._peers.connect(experiment, StopIf(stopped))
-        self._others.joined = connected is not None
-        return connected
 
 
 @contextlib.contextmanager

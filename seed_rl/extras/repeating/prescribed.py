@@ -1,23 +1,28 @@
 """Orders that prescribe the members of each batch: acting and learning alternate, or do what a journal recorded."""
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.errors import Failure
+from seed_rl.extras.repeating.order import Order
 from seed_rl.extras.repeating.segments import Differs, Segment, different, digest
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
-from seed_rl.inference.order import Order
 from seed_rl.specs import GroupLease
 from seed_rl.transport.protocol import Refusal, Refused
 from seed_rl.transport.streams import Request
+
+if TYPE_CHECKING:
+    from seed_rl.learner.progress import Counters
 
 
 class OrderFailed(Failure):
@@ -27,13 +32,18 @@ class OrderFailed(Failure):
 class OrderedBatcher(Batcher):
     """A batcher whose batches have given members, however long these take to arrive."""
 
-    def __init__(self, max_batch_size: int, members: Callable[[Sequence[GroupLease]], Sequence[GroupLease] | None]):
+    def __init__(
+        self,
+        max_batch_size: int,
+        members: Callable[[Sequence[GroupLease]], Sequence[GroupLease] | None],
+        on_close: Callable[[], None] = lambda: None,
+    ):
         """Build batches of `members`: given all open groups, it returns the next batch's, None if not known yet.
 
         It is called again after each request and each `wake`, until the batch is complete.
         """
         super().__init__(max_batch_size, max_wait=0.0)
-        self._members = members
+        self._members, self._on_close = members, on_close
         self._open: list[GroupLease] = []
         self._left: list[GroupLease] = []
 
@@ -68,6 +78,11 @@ class OrderedBatcher(Batcher):
                     return chosen
                 self._changed.wait()
             return None
+
+    def close(self) -> None:
+        """Wake the consumer for the last time, and all others that wait for batches."""
+        super().close()
+        self._on_close()
 
 
 class Synchronous(Order):
@@ -110,6 +125,7 @@ class Replayed(Order):
         self._end = segment.end if until is None or until > segment.end[0] else (until, None)
         self._changed = threading.Condition()
         self._closed = False
+        self._counters: Counters | None = None  # of the learner, once it has begun
         self._turns = {device: segment.turns(device) for device in segment.batches}
         self._now = {device: next(turns, None) for device, turns in self._turns.items()}
         self._left = segment.acts.copy()  # by actor
@@ -118,7 +134,9 @@ class Replayed(Order):
         self.checked = 0
         """Number of digests compared."""
 
-    def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
+    def begin(self, counters: Counters, variables: Mapping[str, Any]) -> None:
+        self._counters = counters
+        updates, frames = counters.learner_updates, counters.env_frames
         expected = self._segment.begin, self._segment.start["frames"]
         if (updates, frames) != expected:
             raise Differs(f"the run continues from update and frame {expected}, its replay from {updates, frames}")
@@ -141,7 +159,7 @@ class Replayed(Order):
             with self._changed:
                 return [self._segment.groups[number] for number in self._now.get(device) or ()] or None
 
-        self._batchers[device] = OrderedBatcher(max_batch_size, members)
+        self._batchers[device] = OrderedBatcher(max_batch_size, members, self.close)
         return self._batchers[device]
 
     @contextlib.contextmanager
@@ -170,8 +188,12 @@ class Replayed(Order):
                 raise Differs(f"after {updates} updates, {what}")
             self.checked += 1
 
-    def ended(self, updates: int, frames: int) -> bool:
-        return updates >= self._end[0] and (self._end[1] is None or frames >= self._end[1])
+    def ended(self) -> bool:
+        """Return whether the learner of this order ends here."""
+        (updates, frames), counters = self._end, self._counters
+        if counters is None:
+            return False
+        return counters.learner_updates >= updates and (frames is None or counters.env_frames >= frames)
 
     def close(self) -> None:
         with self._changed:

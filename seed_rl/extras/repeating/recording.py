@@ -1,5 +1,7 @@
 """Runs that are recorded in a journal, or whose acting and learning alternate: both can be reproduced bit for bit."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import json
@@ -7,21 +9,26 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.extras.repeating import file
 from seed_rl.extras.repeating.file import JournalError, Writer
+from seed_rl.extras.repeating.order import Order
 from seed_rl.extras.repeating.prescribed import Synchronous
 from seed_rl.extras.repeating.segments import digest
 from seed_rl.inference.batcher import Batcher
-from seed_rl.inference.order import FREE, Order
+from seed_rl.inference.membership import Membership
 from seed_rl.runs.run import Run
 from seed_rl.settings import without_places
 from seed_rl.specs import GroupLease, Lease
 from seed_rl.system.files import explained, reason
 from seed_rl.system.machine import instructions, processor, uses_onednn, versions
+
+if TYPE_CHECKING:
+    from seed_rl.learner.progress import Counters
+    from seed_rl.runs.assembly import Assembly
 
 _log = logging.getLogger(__name__)
 
@@ -37,19 +44,28 @@ def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
     Raises:
       ConfigError: it can't be repeated.
     """
-    if run.peers.count > 1:
-        raise ConfigError(f"a recorded or synchronous run needs a single learner host, not {run.peers.count}")
+    if run.learners > 1:
+        raise ConfigError(f"a recorded or synchronous run needs a single learner host, not {run.learners}")
     if not run.experiment.env.repeatable:
         raise ConfigError(f"{run.experiment.env.title} does not repeat an episode for the same seed and actions")
-    run.order = functools.partial(repeatable, record=record, synchronous=synchronous)
+
+    def change(assembly: Assembly) -> Assembly:
+        from seed_rl.extras.repeating.ordered import with_order
+
+        machine = deterministic(len(os.sched_getaffinity(0)))  # cores of this process
+        new = functools.partial(new_order, run.experiment, machine=machine, record=record, synchronous=synchronous)
+        return with_order(lambda parts: new(parts.directory), assembly)
+
+    run.changes.append(change)
 
 
-def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Order:
-    """Return the order of a run whose computations in this process are `deterministic`, or raise a ConfigError."""
-    machine = deterministic(len(os.sched_getaffinity(0)))  # cores of this process
-    order = Synchronous() if synchronous else FREE
+def new_order(
+    experiment: Experiment, logdir: str, machine: Mapping[str, Any], record: bool, synchronous: bool
+) -> Order:
+    """Return the order of a run on a `deterministic` machine, or raise a ConfigError."""
+    order = Synchronous() if synchronous else None
     if not record:
-        return order
+        return order or Order()
     settings = {**without_places(experiment).to_json(), "init_from": experiment.init_from}  # it may be bundled
     start = {"settings": settings, "versions": versions(), "machine": machine}
     with explained(ConfigError, "the journal can't be continued", JournalError, OSError):
@@ -86,21 +102,25 @@ def deterministic(threads: int) -> dict[str, Any]:
 class Recorded(Order):
     """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
 
-    def __init__(self, journal: Writer, start: Mapping[str, Any], logs: Logs, order: Order = FREE):
+    def __init__(self, journal: Writer, start: Mapping[str, Any], logs: Logs, order: Order | None = None):
         """Record an `order` after the `start` of a process, JSON values, with as many digests as logs want."""
-        self.whole_weights = order is FREE
+        self.whole_weights = order is None
         self._journal: Writer | None = journal
-        self._start, self._order = start, order
+        self._start, self._order = start, order or Order()
         self._every = logs.digest_updates
         self._numbers: dict[int, int] = {}  # of groups, by their seed, which no other group has
         self._turns: dict[int, threading.Lock] = {}  # by device
 
-    def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
-        start = {**self._start, "updates": updates, "frames": frames, "variables": [*variables]}
+    def begin(self, counters: Counters, variables: Mapping[str, Any]) -> None:
+        updates = counters.learner_updates
+        start = {**self._start, "updates": updates, "frames": counters.env_frames, "variables": [*variables]}
         self._write("run", json.dumps(start))
         self._digest(updates, variables)
 
-    def joined(self, lease: Lease) -> None:
+    def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
+        return _RecordedLeases(self._join, num_envs, seed, timeout, num_devices)
+
+    def _join(self, lease: Lease) -> None:
         for group in lease.groups:
             self._numbers[group.seed] = len(self._numbers)
         self._write("join", json.dumps([[group.env_ids, group.seed] for group in lease.groups]))
@@ -151,3 +171,19 @@ class Recorded(Order):
         except OSError as error:
             self._journal = None
             _log.error("the journal ends here, because it can't be written (%s); training continues", reason(error))
+
+
+class _RecordedLeases(Membership):
+    """Membership that tells a function of each new lease."""
+
+    def __init__(
+        self, on_join: Callable[[Lease], None], num_envs: int, seed: int, timeout: float, num_devices: int
+    ) -> None:
+        super().__init__(num_envs, seed, timeout, num_devices=num_devices)
+        self._on_join = on_join
+
+    def join(self, group_sizes: Sequence[int], actor: str = "") -> Lease:
+        """See `Membership.join`."""
+        lease = super().join(group_sizes, actor)
+        self._on_join(lease)
+        return lease

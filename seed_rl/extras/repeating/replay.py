@@ -1,5 +1,7 @@
 """Executes a recorded run again."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import functools
@@ -11,7 +13,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment
@@ -29,7 +31,11 @@ from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
+from seed_rl.system.signals import Stop, StopIf, ctrl_c_asks
 from seed_rl.weights import checkpoints
+
+if TYPE_CHECKING:
+    from seed_rl.runs.assembly import Assembly
 
 _log = logging.getLogger(__name__)
 
@@ -79,23 +85,37 @@ def replay(
         _check_equal({**there, "dtype": here["dtype"]}, here, logdir)  # `_experiment` computes in the recorded one
         order, experiment = Replayed(segment, until), _experiment(segment, init_from)
         actors = functools.partial(_Actors, segment, order, experiment)
-        with Run(experiment, directory, actors=actors, order=lambda *_, given=order: given, native_log=True) as run:
-            for row in run.train():
+        run = Run(experiment, directory, actors=actors, native_log=True)
+        run.changes.append(functools.partial(_with_order, order))
+        with run, ctrl_c_asks() as asked:
+            for row in run.train(StopIf(functools.partial(_ends, asked, order))):
                 yield Progress(parts[0].begin, int(row["learner_updates"]), end, checked + order.checked, row)
         gc.collect()  # its learner, whose memory the next one needs
         checked += order.checked
 
 
+def _ends(asked: Stop, order: Replayed) -> bool:
+    return asked.is_set() or order.ended()
+
+
+def _with_order(order: Replayed, assembly: Assembly) -> Assembly:
+    from seed_rl.extras.repeating.ordered import with_order
+
+    return with_order(lambda parts: order, assembly)
+
+
 def _copy(checkpoint: str, logdir: str) -> None:
-    """Copy a checkpoint, with the replay and the league that belong to it, into a log directory as its newest."""
+    """Copy a checkpoint, with the replay and the directories that belong to it, into a log directory as its newest."""
     target, number = os.path.join(logdir, "checkpoints"), f"{updates_behind(checkpoint):012d}.npz"
     os.makedirs(target, exist_ok=True)
     shutil.copy(checkpoint, os.path.join(target, f"checkpoint-{number}"))
     directory = os.path.dirname(checkpoint)
     if os.path.exists(snapshot := os.path.join(directory, f"replay-{number}")):
         shutil.copy(snapshot, target)
-    if os.path.exists(league := os.path.join(os.path.dirname(directory), "league")):
-        shutil.copytree(league, os.path.join(logdir, "league"))
+    run = os.path.dirname(directory)
+    for name in next(os.walk(run))[1]:  # such as the members of a league
+        if name not in ("actors", "checkpoints"):
+            shutil.copytree(os.path.join(run, name), os.path.join(logdir, name))
 
 
 def updates_behind(checkpoint: str) -> int:

@@ -5,12 +5,11 @@ import math
 import threading
 import time
 from collections.abc import Generator
-from typing import Any
 
 from seed_rl.evaluation.policy import assign, experiment_of, restored
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
-from seed_rl.inference.order import Order
+from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.actor_server import actor_settings, server_of
 from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
@@ -39,16 +38,18 @@ class PolicyServer:
           seed: seed of sampled actions, and of the seeds that clients get for their environments.
           max_envs: number of environments that may be connected.
         """
-        self._logdir, self._name, self._order = logdir, checkpoint, _BetweenBatches()
+        self._logdir, self._name = logdir, checkpoint
         self._experiment = experiment = experiment_of(logdir)
         self._agent, self.checkpoint, self.env_frames = restored(experiment, logdir, checkpoint)
         self._version, self._problem = self._version_of(self.checkpoint), ""
         actors, inference, env_spec = experiment.actors, experiment.inference, self._agent.env_spec
         sizes = Sizes.of_policy(max_envs, inference.max_batch_size, greedy or actors.greedy_evaluation)
-        self.acting = Acting(self._agent, sizes, inference, seed, order=self._order)
-        membership = self._order.membership(max_envs, seed, inference.lease_timeout_s, num_devices=1)
+        self.acting = Acting(self._agent, sizes, inference, seed)
+        self._between_batches = threading.Lock()
+        self.acting.thread.turn = lambda requests: self._between_batches
+        membership = Membership(max_envs, seed, inference.lease_timeout_s)
         settings = actor_settings(experiment)
-        self.service = CentralInference(settings, env_spec, membership, [self.acting.thread], self._order)
+        self.service = CentralInference(settings, env_spec, membership, [self.acting.thread])
         self._episodes = EpisodeWindow(RECENT_EPISODES)
 
     def serve(self, address: str, security: ServerSecurity, stop: Stop) -> Generator[dict[str, float], None, None]:
@@ -113,22 +114,10 @@ class PolicyServer:
                 return
             self._version = version  # also if it is damaged
             path, arrays, state = checkpoints.chosen(self._logdir, self._name)
-            with self._order.refreshing():
+            with self._between_batches:
                 self.env_frames = assign(self._agent, path, arrays, state)
             self.checkpoint, self._problem = path, ""
         except checkpoints.CheckpointError as error:
             if str(error) != self._problem:
                 _log.warning("%s; the weights of %s stay in use", error, self.checkpoint)
             self._problem = str(error)
-
-
-class _BetweenBatches(Order):
-    """Weights change between batches only."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def acting(self, *_: Any) -> threading.Lock:
-        return self._lock
-
-    refreshing = acting

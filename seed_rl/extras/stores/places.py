@@ -2,6 +2,7 @@
 
 import contextlib
 import fnmatch
+import functools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from seed_rl.experiment.saved_config import SAVED
 from seed_rl.extras.stores.mirror import working_directory
 from seed_rl.extras.stores.store import ObjectStore, check_writable, is_url, reaching
 from seed_rl.reporting import metrics
-from seed_rl.runs.keepers import Keeper
+from seed_rl.runs.run import Run
 from seed_rl.weights import checkpoints
 
 
@@ -39,16 +40,22 @@ def _copied(url: str, checkpoint: str | None) -> Iterator[str]:
         yield directory
 
 
-def check(url: str) -> str:
-    """Check that a run can be kept at a URL, and describe the place.
+def check(url: str) -> str | None:
+    """Check that a run can be kept at a URL, and describe the place; return None if it is none.
 
     Raises:
       CannotUse: the store can't be read or written.
     """
+    if not is_url(url):
+        return None
     with reaching(url, "read"):
         files = ObjectStore(url).files()
     check_writable(url)
     return f"{url} is readable and writable and {f'has {len(files)} files' if files else 'empty'}"
 
 
-KEEPER = Keeper(is_url, working_directory, check)
+def keep(run: Run) -> None:
+    """Let a run whose log directory is a URL work in a local mirror of it."""
+    if is_url(run.logdir):
+        seconds = run.experiment.logs.checkpoint_interval_s
+        run.directory = functools.partial(working_directory, run.logdir, seconds)

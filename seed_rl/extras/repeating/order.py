@@ -1,17 +1,22 @@
-"""The order in which environments are acted for and weights change: free, or one that another run repeats."""
+"""The order in which environments are acted for and weights change: free, or one that is recorded or prescribed."""
+
+from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
-from seed_rl.specs import GroupLease, Lease
+from seed_rl.specs import GroupLease
+
+if TYPE_CHECKING:
+    from seed_rl.learner.progress import Counters
 
 
 class Order:
-    """The default: acting and learning wait for each other only where a queue is full or empty.
+    """The order of a plain run: acting and learning wait for each other only where a queue is full or empty.
 
     Given the seeds, a run is determined by the leases of environments, the members of each inference batch, and the
     batch before which acting got each version of the weights. Subclasses record these or prescribe them.
@@ -23,9 +28,6 @@ class Order:
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
         """Build what leases the environments; see `Membership`."""
         return Membership(num_envs, seed, timeout, num_devices=num_devices)
-
-    def joined(self, lease: Lease) -> None:
-        """Note a new lease."""
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
         """Build what composes the batches of an inference device, which serves `num_envs` environments."""
@@ -41,8 +43,8 @@ class Order:
         """Return the context in which all inference devices get new weights."""
         return contextlib.nullcontext()
 
-    def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
-        """Note the state of the learner at its start: updates and frames so far, and all Keras variables by name."""
+    def begin(self, counters: Counters, variables: Mapping[str, Any]) -> None:
+        """Note the state of the learner at its start: its counters, which go on, and all Keras variables by name."""
 
     def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
         """Note the state of the learner after an update, the last step before the next batch."""
@@ -50,13 +52,5 @@ class Order:
     def saving(self, updates: int, variables: Mapping[str, Any]) -> None:
         """Note that a checkpoint is about to be written."""
 
-    def ended(self, updates: int, frames: int) -> bool:
-        """Return whether the learner of this order ends here."""
-        return False
-
     def close(self) -> None:
         """Wake all threads that wait for their turn, for good."""
-
-
-FREE = Order()
-"""The order of a run that nothing else prescribes."""

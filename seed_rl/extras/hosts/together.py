@@ -1,0 +1,164 @@
+"""What learner hosts change in a run: they begin with the same weights, learn from their batches at once, and leave
+together."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from seed_rl.experiment import Experiment
+from seed_rl.extras.hosts.collectives import Link, connect
+from seed_rl.extras.hosts.hosts import Hosts
+from seed_rl.learner.gradients import Reduction
+from seed_rl.learner.replicas import Replicas
+from seed_rl.learner.results import UpdateResult
+from seed_rl.learner.saving import Saver
+from seed_rl.learner.sources import POLL_SECONDS, Batch, ReplaySource, Source
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.sinks import sinks_of
+from seed_rl.runs.assembly import Assembly, Parts
+from seed_rl.types import Unroll
+
+
+def with_hosts(hosts: Hosts, experiment: Experiment, assembly: Assembly) -> Assembly:
+    """Connect hosts that have met; return the assembly of this one's learner. For the errors see `connect`."""
+    link = connect(hosts, experiment)
+    parts = _Together(link, assembly)
+    return assembly._replace(
+        replicas=parts.replicas,
+        train_step=parts.train_step,
+        saver=parts.saver,
+        restore=parts.restore,
+        source=parts.source,
+        sinks=assembly.sinks if hosts.index == 0 else parts.sinks,
+    )
+
+
+class _Together:
+    """The parts that replace those of a lone learner."""
+
+    def __init__(self, link: Link, alone: Assembly):
+        self._link, self._alone, self._is_first = link, alone, link.hosts.index == 0
+
+    def replicas(self, parts: Parts) -> Replicas:
+        self._link.compare({"the environments' spaces": repr(parts.experiment.env_spec())})  # shapes depend on them
+        replicas = self._alone.replicas(parts)
+        self._link.compare({"the training devices": list(replicas.split.training)})
+        return replicas
+
+    def train_step(self, parts: Parts) -> TrainStep:
+        return HostStep(self._link, parts)
+
+    def saver(self, parts: Parts) -> Saver:
+        kind = HostSaver if self._is_first else OtherSaver
+        return kind(self._link, parts.directory, parts.experiment.logs, parts.variables, parts.progress)
+
+    def restore(self, parts: Parts) -> str | None:
+        """Begin with the state of host 0. Also a barrier: once all are here, none waits for another's weights."""
+        restored_from = self._alone.restore(parts) if self._is_first else None
+        own = {name: variable.numpy() for name, variable in parts.variables.items()}
+        # They differ where the code of a network or an agent does.
+        self._link.compare({f"the shape of {name}": f"{a.dtype} {list(a.shape)}" for name, a in own.items()})
+        for variable, array in zip(parts.variables.values(), self._link.of_first(list(own.values())), strict=True):
+            variable.assign(array)
+        counters = parts.progress.counters
+        vars(counters).update(self._link.gather(dataclasses.asdict(counters))[0])
+        return restored_from
+
+    def source(self, parts: Parts) -> Source:
+        return HostSource(self._link, self._alone.source(parts), lambda: parts.progress.counters.env_frames)
+
+    def sinks(self, parts: Parts, resumed: tuple[int, float] | None) -> list[Sink]:
+        """Write metrics of a host other than the first into its directory only."""
+        logs = dataclasses.replace(parts.experiment.logs, wandb_project="")
+        return sinks_of(dataclasses.replace(parts.experiment, logs=logs), parts.directory, resumed)
+
+
+class HostStep(TrainStep):
+    """An update that all hosts make at once, each from its own batch; schedules follow the frames of host 0."""
+
+    def __init__(self, link: Link, parts: Parts):
+        experiment, reduction = parts.experiment, Reduction(parts.learners, link.mean, link.maximum)
+        settings = experiment.optimizer, parts.replicas.strategy, experiment.passes, experiment.minibatches
+        super().__init__(parts.agent, *settings, reduction)
+        self._link, self._total_frames = link, experiment.total_frames
+
+    def __call__(
+        self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int | Sequence[int] = 0
+    ) -> UpdateResult:
+        """See `TrainStep.__call__`."""
+        own_seed = (*np.atleast_1d(seed), self._link.hosts.index)
+        with self._link.explained():
+            return super().__call__(unroll, self._link.env_frames / self._total_frames, importance_weights, own_seed)
+
+    def warm_up(self, unroll: Unroll, count: int) -> None:
+        """Compile nothing: an update takes all hosts."""
+
+
+class HostSource(Source):
+    """Yields batches when all hosts have one, and ends when one of them wants to end."""
+
+    def __init__(self, link: Link, source: Source, env_frames: Callable[[], int]):
+        self._link, self._source, self._env_frames = link, source, env_frames
+        self._waiting: Batch | None = None  # until all hosts have one
+        self.taken, self.ends = source.taken, source.ends
+
+    def next(self, timeout: float) -> Batch | None:
+        return self._source.next(timeout)
+
+    def batches(self, ends: Callable[[], bool]) -> Iterator[Batch | None]:
+        while True:
+            leave = ends()
+            if self._waiting is None and not leave:
+                self._waiting = self.next(POLL_SECONDS)
+            leave, update = self._link.agree(leave, self._waiting is not None, self._env_frames())
+            if leave:
+                return
+            batch = self._waiting if update else None
+            if update or self._waiting is None:  # frames of a batch count when all learn from it
+                self._waiting = None
+                self.taken, self.ends = self._source.taken, self._source.ends
+            yield batch
+
+    def write_back(self, priorities: np.ndarray) -> None:
+        self._source.write_back(priorities)
+
+    def gauges(self) -> dict[str, float]:
+        return self._source.gauges()
+
+    @property
+    def snapshot(self) -> ReplaySource | None:
+        return self._source.snapshot
+
+
+class HostSaver(Saver):
+    """The checkpoints of all hosts, written by the first."""
+
+    def __init__(self, link: Link, *arguments: Any):
+        super().__init__(*arguments)
+        self._link = link
+
+    @contextlib.contextmanager
+    def last_checkpoint(self) -> Iterator[None]:
+        with super().last_checkpoint():
+            try:
+                yield
+            except (GeneratorExit, KeyboardInterrupt):
+                self._link.leave()
+                raise
+
+
+class OtherSaver(HostSaver):
+    """Writes nothing."""
+
+    def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
+        """Leave the replay to each start of the run."""
+
+    def save_if_due(self) -> None:
+        """Leave it to host 0."""
+
+    def save(self) -> None:
+        """Leave it to host 0."""

@@ -1,0 +1,241 @@
+"""How a learner is put together: its parts in the order in which they are built, and a function that builds each.
+
+A neighbour changes a run by replacing functions, as in `run.changes.append(lambda assembly:
+assembly._replace(act_step=...))`. No part knows that another was replaced, and each is given only what it uses.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seed_rl.agents.base import Agent
+from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.experiment import Experiment
+from seed_rl.experiment.sizes import Sizes
+from seed_rl.inference.act_step import ActStep
+from seed_rl.inference.acting import Acting
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.membership import Membership
+from seed_rl.inference.service import CentralInference
+from seed_rl.learner.actor_server import actor_settings
+from seed_rl.learner.learner import Learner
+from seed_rl.learner.placement import place_store
+from seed_rl.learner.progress import Progress
+from seed_rl.learner.replicas import Replicas
+from seed_rl.learner.saving import Saver
+from seed_rl.learner.sources import JoinedSource, Source, new_source
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.sinks import sinks_of
+from seed_rl.reporting.wandb_run import check_wandb
+from seed_rl.weights.checkpoints import name_variables
+from seed_rl.weights.warm_start import warm_start
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(eq=False)
+class Parts:
+    """The parts of a learner in the order in which they are built; a function of an `Assembly` uses those before."""
+
+    experiment: Experiment
+    directory: str
+    """Directory of the run on this machine."""
+    cleanup: contextlib.ExitStack
+    """Closed at the end of the run."""
+    index: int = 0
+    """Number of this learner among those that train together."""
+    learners: int = 1
+    """Number of these."""
+    replicas: Replicas = dataclasses.field(init=False)
+    """Training and inference devices."""
+    agent: Agent = dataclasses.field(init=False)
+    train_step: TrainStep = dataclasses.field(init=False)
+    variables: dict[str, Any] = dataclasses.field(init=False)
+    """Keras variables of agent and optimizers by their names in checkpoints."""
+    own: np.ndarray = dataclasses.field(init=False)
+    """bool [N]: which environments the agent plays; the steps of others are neither stored nor reported."""
+    progress: Progress = dataclasses.field(init=False)
+    saver: Saver = dataclasses.field(init=False)
+    restored_from: str | None = dataclasses.field(init=False)
+    """Path of the checkpoint that the run continues from."""
+    seed: int = dataclasses.field(init=False)
+    """Differs between starts of a run, and between learners: none repeats another's random numbers."""
+    sizes: Sizes = dataclasses.field(init=False)
+    agents: Sequence[Agent] = dataclasses.field(init=False)
+    """Acting agents, one per inference device."""
+    copy_weights: Callable[[], None] = dataclasses.field(init=False)
+    """Gives them the weights of the agent."""
+    acting: list[Acting] = dataclasses.field(init=False)
+    """One per inference device."""
+    source: Source = dataclasses.field(init=False)
+    service: CentralInference = dataclasses.field(init=False)
+
+    def seed_of(self, number: int) -> int:
+        """Return the seed of an inference device."""
+        return (self.seed + number) % 2**31
+
+
+def _replicas(parts: Parts) -> Replicas:
+    return Replicas(parts.experiment, parts.learners)
+
+
+def _train_step(parts: Parts) -> TrainStep:
+    experiment, strategy = parts.experiment, parts.replicas.strategy
+    return TrainStep(parts.agent, experiment.optimizer, strategy, experiment.passes, experiment.minibatches)
+
+
+def _own(parts: Parts) -> np.ndarray:
+    return np.ones(parts.experiment.actors.num_envs, bool)
+
+
+def _progress(parts: Parts) -> Progress:
+    return Progress(parts.experiment.actors.num_training_envs, parts.own)
+
+
+def _saver(parts: Parts) -> Saver:
+    return Saver(parts.directory, parts.experiment.logs, parts.variables, parts.progress)
+
+
+def _restore(parts: Parts) -> str | None:
+    restored_from = parts.saver.restore()
+    if restored_from:
+        _log.info("continuing from %s at %d frames", restored_from, parts.progress.counters.env_frames)
+    if parts.experiment.init_from:
+        ignored = f"continuing {restored_from}: --init_from is only for new runs"
+        _log.info("%s", ignored if restored_from else warm_start(parts.agent, parts.experiment))
+    return restored_from
+
+
+def _acting_agents(parts: Parts) -> tuple[Sequence[Agent], Callable[[], None]]:
+    return parts.replicas.acting_agents(parts.agent, parts.experiment.build_agent)
+
+
+def _act_step(parts: Parts, number: int, store: UnrollStore) -> ActStep:
+    device = parts.replicas.inference_devices[number]
+    return ActStep(parts.agents[number], store, parts.sizes, parts.seed_of(number), device)
+
+
+def _batcher(parts: Parts, number: int, queue: UnrollQueue) -> Batcher:
+    return Batcher(parts.sizes.max_batch, parts.experiment.inference.max_wait_ms / 1000)
+
+
+def _membership(parts: Parts) -> Membership:
+    timeout = parts.experiment.inference.lease_timeout_s
+    return Membership(parts.sizes.num_envs, parts.seed, timeout, num_devices=parts.sizes.num_devices)
+
+
+def _joined_source(parts: Parts) -> Source:
+    sources = []
+    for number, one in enumerate(parts.acting):
+        read, replay = parts.replicas.reader(one.unrolls.store, number), parts.experiment.replay
+        sources.append(new_source(one.unrolls, read, parts.sizes, parts.agents[number], replay, parts.seed_of(number)))
+    return sources[0] if len(sources) == 1 else JoinedSource(sources)
+
+
+def _sinks(parts: Parts, resumed: tuple[int, float] | None) -> list[Sink]:
+    return sinks_of(parts.experiment, parts.directory, resumed)
+
+
+def _finish(parts: Parts) -> None:
+    """Change nothing."""
+
+
+class Assembly(NamedTuple):
+    """A function for each part that a neighbour may replace; without arguments, the learner of a plain run."""
+
+    replicas: Callable[[Parts], Replicas] = _replicas
+    train_step: Callable[[Parts], TrainStep] = _train_step
+    own: Callable[[Parts], np.ndarray] = _own
+    progress: Callable[[Parts], Progress] = _progress
+    saver: Callable[[Parts], Saver] = _saver
+    restore: Callable[[Parts], str | None] = _restore
+    acting_agents: Callable[[Parts], tuple[Sequence[Agent], Callable[[], None]]] = _acting_agents
+    act_step: Callable[[Parts, int, UnrollStore], ActStep] = _act_step
+    """Called with the number of the inference device, as is `batcher`."""
+    batcher: Callable[[Parts, int, UnrollQueue], Batcher] = _batcher
+    membership: Callable[[Parts], Membership] = _membership
+    source: Callable[[Parts], Source] = _joined_source
+    sinks: Callable[[Parts, tuple[int, float] | None], list[Sink]] = _sinks
+    """Called with `env_frames` and `seconds` of a run that continues."""
+    finish: Callable[[Parts], None] = _finish
+    """Takes a last look at all parts, before acting gets its first weights."""
+
+    def parts(self, experiment: Experiment, directory: str, cleanup: contextlib.ExitStack, **learner: int) -> Parts:
+        """Build the parts of a learner with the state of the newest checkpoint in the run's directory.
+
+        Raises:
+          CannotAct: the agent does not support these environments.
+          CannotBuild: the environments can't be built here to read their spaces.
+          CheckpointError: the newest checkpoint is not usable, or `Experiment.init_from` isn't.
+          ConfigError: the requested devices don't exist or don't fit the batch, the networks or the replay need more
+            memory than is free, or Weights & Biases can't be used here.
+        """
+        check_wandb(experiment.logs)
+        parts = Parts(experiment, directory, cleanup, **learner)
+        parts.replicas = self.replicas(parts)
+        with parts.replicas.scope():
+            parts.agent = experiment.build_agent()
+            parts.train_step = self.train_step(parts)
+        parts.variables = {**name_variables("agent", parts.agent.variables), **parts.train_step.variables}
+        parts.own = self.own(parts)
+        parts.progress = self.progress(parts)
+        parts.saver = self.saver(parts)
+        parts.restored_from = self.restore(parts)
+        updates = parts.progress.counters.learner_updates
+        entropy = [experiment.seed, updates, *([parts.index] if parts.index else [])]
+        parts.seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+
+        inference_devices = parts.replicas.inference_devices
+        parts.sizes = Sizes.of(experiment, parts.agent, len(inference_devices), parts.learners)
+        parts.agents, copy = self.acting_agents(parts)
+        parts.acting = []
+        for number, device in enumerate(inference_devices):
+            parts.acting.append(self._acting(parts, number, device))
+
+        def copy_weights() -> None:
+            copy()
+            for one in parts.acting:
+                one.cursor.version = parts.progress.counters.learner_updates
+
+        parts.copy_weights = copy_weights
+        parts.source = self.source(parts)
+        threads, players = [one.thread for one in parts.acting], experiment.env.players
+        settings, env_spec = actor_settings(experiment), parts.agent.env_spec
+        parts.service = CentralInference(settings, env_spec, self.membership(parts), threads, players)
+        parts.progress.attach(parts.service)
+        parts.saver.attach(parts.source.snapshot, parts.restored_from is not None)
+        self.finish(parts)
+        return parts
+
+    def _acting(self, parts: Parts, number: int, device: str) -> Acting:
+        sizes, replay = parts.sizes, parts.experiment.replay
+        sharers = sizes.num_devices - number  # of the host's memory: stores before this one have theirs
+        place = place_store(sizes, replay.placement if replay else "device", device, sharers)
+        return Acting(
+            parts.agents[number],
+            sizes,
+            parts.experiment.inference,
+            parts.seed_of(number),
+            (device, place if replay else device),  # without a replay, only checked to fit
+            recorded=parts.own & (np.arange(sizes.num_envs) < sizes.num_training_envs),
+            act_step=functools.partial(self.act_step, parts, number),
+            batcher=functools.partial(self.batcher, parts, number),
+        )
+
+    def learner(self, parts: Parts) -> Learner:
+        """Build the training loop around the parts, and give acting its first weights."""
+        learner = Learner(
+            *(parts.experiment, parts.replicas, parts.agent, parts.train_step, parts.progress, parts.saver),
+            *(parts.acting, parts.service, parts.source, parts.copy_weights),
+            functools.partial(self.sinks, parts),
+            parts.learners,
+        )
+        learner.refresh_weights()
+        return learner
