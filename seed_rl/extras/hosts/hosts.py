@@ -9,7 +9,7 @@ import os
 import socket
 import time
 
-from seed_rl.cli.command import Failure
+from seed_rl.errors import Failure
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner.peers import Peers
 from seed_rl.runs.run import Run
