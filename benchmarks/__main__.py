@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from benchmarks import BenchmarkError, report
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed
-from seed_rl.experiment import ConfigError
+from seed_rl.errors import Failure, UsageError
 from seed_rl.system.native_output import load_tensorflow
 
 BENCHMARKS = {
@@ -66,7 +65,7 @@ def main(command_line: Sequence[str]) -> int:
         return next(filter(None, codes), 0)
     try:
         _run(names[0], flags, parsed[names[0]])
-    except (BenchmarkError, CannotBuild, ConfigError, EnvironmentFailed) as error:
+    except (Failure, UsageError) as error:
         print(f"bench: {names[0]}: {error}", file=sys.stderr)
         return 1
     return 0

@@ -17,17 +17,18 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.spaces import action_spec, observation_spec
+from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import described
 from seed_rl.settings import Settings
 from seed_rl.specs import LEGAL_ACTIONS, ActionSpec, ContinuousSpec, EnvDescription, EnvSpec, MixedSpec, choices_of
 from seed_rl.types import EnvOutput
 
 
-class CannotBuild(ValueError):
+class CannotBuild(UsageError):
     """Environments can't be built on this machine; the message gives the reason."""
 
 
-class EnvironmentFailed(RuntimeError):
+class EnvironmentFailed(Failure):
     """An environment raised an error, or its process died; the message names the environment and the cause."""
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.envs.registry import register as register_suite
     from seed_rl.envs.vector.masks import packed as pack_masks
     from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions, SameStep
+    from seed_rl.errors import Failure, UsageError
     from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play
     from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
     from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Inference, Logs, Replay
@@ -55,12 +56,12 @@ __all__ = [
     "ELSEWHERE", "PROCESSES", "THREADS", "ActOutput", "ActionDistribution", "ActorFailed", "Actors", "AddressError",
     "Agent", "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotUse", "CheckpointError",
     "ConfigError", "ContinuousSpec", "Count", "Devices", "Disconnected", "DiscreteSpec", "Diverged", "EnvConfig",
-    "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv",
+    "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "Failure", "FlatVectorEnv", "FrameConv",
     "Inference", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
     "NoPolicy", "NonNegative", "OneOf", "Optimizer", "Place", "Played", "Policy", "Rejected",
     "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments", "SameStep",
     "SecurityError", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig",
-    "TrunkModel", "UniformVectorEnv", "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within",
+    "TrunkModel", "UniformVectorEnv", "UnitInterval", "Unroll", "UsageError", "VariableGroup", "Watchable", "Within",
     "check_suite", "create_weights", "distribution_of", "evaluate_run", "lambda_returns",
     "load_experiment", "load_policy", "masked", "open_run", "pack_masks", "play", "read_metrics", "register_suite",
     "shipped_configs", "stack_frames", "transitions_of", "vtrace",

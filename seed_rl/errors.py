@@ -1,4 +1,4 @@
-"""Errors that end a command with their message; other packages raise subclasses."""
+"""The two kinds of errors that end a command with their message; every other error for users is one of them."""
 
 
 class UsageError(Exception):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from seed_rl.errors import UsageError
+
 DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "float64")
 """The dtypes that tensors may have on the wire."""
 
@@ -212,7 +214,7 @@ class EnvSpec:
         return sorted(self.observation.items())
 
 
-class CannotAct(ValueError):
+class CannotAct(UsageError):
     """An agent or network does not support an environment's spec; the message names both."""
 
 

@@ -1,4 +1,4 @@
-"""The definition of a command: a function, its flags, and the errors that end it with one line."""
+"""The definition of a command: a function and its flags."""
 
 import contextlib
 import os
@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from seed_rl.cli.flags import Flag, FlagValues
-from seed_rl.envs.base import EnvironmentFailed
-from seed_rl.errors import Failure, UsageError
+from seed_rl.errors import UsageError
 from seed_rl.system.entry_points import declared
 
 
@@ -16,14 +15,12 @@ class Command(NamedTuple):
 
     run: Callable[..., int]
     """Called with the flag values and, if it takes any, the positional arguments; returns the exit code. Its docstring
-    is the summary shown by `--help`. Errors of this package are printed as one line and exit with `USAGE_ERROR`."""
+    is the summary shown by `--help`. A `UsageError` or a `Failure` is printed as one line, and is the exit code."""
     example: str
     """A command line, shown by `--help`."""
     arguments: str
     """Describes the positional arguments; "" if there are none."""
     flags: tuple[Flag, ...]
-    failures: tuple[type[Exception], ...]
-    """Errors that exit with `FAILURE`, including `Failure` and `EnvironmentFailed`."""
 
     @property
     def summary(self) -> str:
@@ -49,11 +46,9 @@ def run_options() -> list[RunOption]:
     return [entry.load() for entry in declared(RUN_OPTIONS)]
 
 
-def command(
-    example: str, *flags: Flag, arguments: str = "", failures: tuple[type[Exception], ...] = ()
-) -> Callable[[Callable[..., int]], Command]:
-    """Turn a function into a command; `failures` are added to `Failure` and `EnvironmentFailed`."""
-    return lambda function: Command(function, example, arguments, flags, (Failure, EnvironmentFailed, *failures))
+def command(example: str, *flags: Flag, arguments: str = "") -> Callable[[Callable[..., int]], Command]:
+    """Turn a function into a command."""
+    return lambda function: Command(function, example, arguments, flags)
 
 
 def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: bool = False) -> None:

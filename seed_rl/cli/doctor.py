@@ -17,7 +17,7 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system.entry_points import declared
 from seed_rl.system.machine import cores, described
-from seed_rl.system.native_output import load_tensorflow
+from seed_rl.system.native_output import CannotLoad, load_tensorflow
 from seed_rl.transport.address import AddressError, check_free, parse_address
 
 OK, OPTIONAL, BROKEN = "ok", "missing", "broken"
@@ -64,7 +64,7 @@ def _packages() -> Result:
 def _tensorflow() -> Result:
     try:
         tf = load_tensorflow()
-    except ImportError as error:
+    except (CannotLoad, ImportError) as error:
         return BROKEN, f"{error}; install with scripts/setup_venv.sh runtime"
     from seed_rl.system import devices
 

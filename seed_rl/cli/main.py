@@ -17,23 +17,17 @@ from importlib.metadata import EntryPoint
 
 from absl import flags
 
-from seed_rl.cli.command import Command, UsageError
+from seed_rl.cli.command import Command
 from seed_rl.cli.flags import OF_ALL_COMMANDS
 from seed_rl.envs import registry
-from seed_rl.envs.base import CannotBuild
-from seed_rl.experiment import ConfigError
+from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import printable
-from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
+from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.settings import did_you_mean
-from seed_rl.specs import CannotAct
 from seed_rl.system.entry_points import declared
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explained
-from seed_rl.system.native_output import CannotLoad
 from seed_rl.system.signals import OF_SCHEDULERS
-from seed_rl.transport.address import AddressError
-from seed_rl.transport.credentials import SecurityError
-from seed_rl.weights.checkpoints import CheckpointError
 
 _log = logging.getLogger(__name__)
 
@@ -53,11 +47,6 @@ OWN = {
 """Module in `seed_rl.cli.commands` and function of each command that is always there."""
 ENTRY_POINTS = "seed_rl.commands"
 """The entry-point group in which packages, the neighbours in `seed_rl.extras` among them, declare further commands."""
-
-_USAGE_ERRORS: tuple[type[Exception], ...] = (
-    *(flags.Error, UsageError, ConfigError),
-    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotUse, CheckpointError, SecurityError),
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,10 +95,10 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
     """Run a command with the arguments after its name; print errors of this package as one line."""
     try:
         return _run(name, command, arguments)
-    except (*command.failures, *_USAGE_ERRORS) as error:
+    except (Failure, UsageError, flags.Error) as error:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
-        return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
+        return FAILURE if isinstance(error, Failure) else USAGE_ERROR
 
 
 def commands() -> dict[str, EntryPoint]:

@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
+from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.system.files import StrPath
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
@@ -207,8 +207,6 @@ def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
     try:
         with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
             return experiment.build_agent(for_evaluation=True)
-    except (CannotAct, CannotBuild):
-        raise
     except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
         text = " ".join(str(error).split())[:200]
         raise NoPolicy(f"the agent of {logdir} can't be built: {type(error).__name__}: {text}") from error

@@ -18,6 +18,7 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.envs.base import EnvConfig
+from seed_rl.errors import UsageError
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
@@ -114,8 +115,10 @@ def _configured(
         _parse(lambda _: gin.finalize(), "", "")
         _refuse_unused_scopes(gin.config_str())
         return kind()  # gin supplies the arguments
-    except (TypeError, ValueError) as error:
-        raise error if isinstance(error, ConfigError) else ConfigError(without_gin(error)) from error
+    except ConfigError:
+        raise
+    except (TypeError, ValueError, UsageError) as error:
+        raise ConfigError(without_gin(error)) from error
     finally:
         gin.clear_config()  # so that objects created later have the defaults
 

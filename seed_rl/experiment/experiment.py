@@ -14,6 +14,7 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
 from seed_rl.envs.elsewhere import probed_spec
+from seed_rl.errors import UsageError
 from seed_rl.experiment.logs import Logs
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class ConfigError(ValueError):
+class ConfigError(UsageError):
     """The configuration is invalid; the message is one line for its author."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from seed_rl import agents
 from seed_rl.envs import registry
+from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
@@ -66,7 +67,7 @@ def rebuilt(settings: Mapping[str, Any], path: str) -> Experiment:
         if saved:
             raise ConfigError(f"unknown setting {', '.join(map(shortened, [*saved][:3]))}")
         experiment = without_places(experiment, only_written=True)
-    except (ImportError, TypeError, ValueError, RecursionError) as error:
+    except (ImportError, TypeError, ValueError, RecursionError, UsageError) as error:
         raise ConfigError(f"{path} can't be used: {without_gin(error)}") from error
     for module in modules_named(experiment):
         if not registry.may_import(module):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.errors import Failure
 from seed_rl.experiment import Logs
 from seed_rl.foreign import number
 from seed_rl.learner.progress import Progress
@@ -132,7 +133,7 @@ class Saver:
         """Save on exit, unless training has failed: also if the caller leaves the training loop or presses Ctrl-C.
 
         Raises:
-          CheckpointError: the checkpoint could not be written.
+          Failure: the checkpoint could not be written.
         """
         try:
             yield
@@ -147,7 +148,7 @@ class Saver:
         except OSError as error:
             written = checkpoints.paths(self._directory)
             newest = f"{written[-1]} is the newest there is" if written else "there is none"
-            raise CheckpointError(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
+            raise Failure(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
 
     def save(self) -> None:
         """Write a checkpoint.

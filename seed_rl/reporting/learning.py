@@ -6,6 +6,8 @@ The thresholds separate successful runs from runs that were deliberately misconf
 import math
 from collections.abc import Mapping
 
+from seed_rl.errors import Failure
+
 _LONG_ENOUGH = 100_000  # agent steps
 _CLIPPED_MASS = 0.1
 _OLD = 20.0  # updates
@@ -23,7 +25,7 @@ _ADVANTAGE_TO_VALUE = 0.34
 _ADVANTAGE_TO_LARGEST = 0.4
 
 
-class Diverged(Exception):
+class Diverged(Failure):
     """Training has failed beyond repair; the message says how."""
 
 

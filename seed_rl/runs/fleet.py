@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from seed_rl.actor.loop import growing_delays
+from seed_rl.errors import Failure
 from seed_rl.system.files import reason
 
 _log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ MAX_FAILURES = 3
 """Number of early failures in a row after which an actor is given up; kills don't count."""
 
 
-class ActorFailed(RuntimeError):
+class ActorFailed(Failure):
     """The actors keep failing; the message quotes one of them and names its log."""
 
 

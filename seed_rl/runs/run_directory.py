@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Iterator
 
+from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import differences_from_saved
 from seed_rl.foreign import enumerated, printable
 from seed_rl.system.files import explained, locked, reason
 
 
-class CannotUse(Exception):
+class CannotUse(UsageError):
     """The log directory can't be used; the message is one line."""
 
 

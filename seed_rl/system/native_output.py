@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from seed_rl.errors import UsageError
 from seed_rl.foreign import described
 
 _TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
@@ -29,7 +30,7 @@ def native_stderr_to(path: str) -> Iterator[None]:
             sys.stderr = python_stderr
 
 
-class CannotLoad(ImportError):
+class CannotLoad(UsageError):
     """TensorFlow or Keras can't be used in this process; the message is one line."""
 
 

@@ -10,6 +10,7 @@ import re
 import socket
 import stat
 
+from seed_rl.errors import UsageError
 from seed_rl.system.files import explained
 
 _ADDRESS = re.compile(
@@ -19,7 +20,7 @@ _ADDRESS = re.compile(
 _UNASSIGNED = range(20_000, 30_000)
 
 
-class AddressError(OSError, ValueError):
+class AddressError(UsageError):
     """An address that is malformed or can't be listened on; the message is one line."""
 
 

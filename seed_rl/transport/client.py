@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import numpy as np
 
+from seed_rl.errors import Failure
 from seed_rl.foreign import printable
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
 from seed_rl.transport import messages, protocol
@@ -34,15 +35,15 @@ _CONNECT_MILLISECONDS = 5000  # for the peer to answer as a gRPC server does
 _CLOSE_SECONDS = 1.0
 
 
-class Disconnected(Exception):
+class Disconnected(Failure):
     """There is no learner at the moment, or it doesn't know this session; the actor may retry after a back-off."""
 
 
-class RunOver(Exception):
+class RunOver(Failure):
     """The learner's run has ended for good, and its actors end with it."""
 
 
-class Rejected(Exception):
+class Rejected(Failure):
     """The learner refuses this actor for good (version, spaces, credentials, a bad message)."""
 
 

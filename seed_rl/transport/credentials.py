@@ -13,6 +13,7 @@ import ssl
 
 import grpc
 
+from seed_rl.errors import UsageError
 from seed_rl.system.files import explained
 from seed_rl.transport.address import Address
 from seed_rl.transport.protocol import Metadata, Refusal, Refused
@@ -22,7 +23,7 @@ _METADATA_KEY = "authorization"
 _LONGEST_TOKEN = 4096  # gRPC takes about 8,000 bytes of metadata
 
 
-class SecurityError(ValueError):
+class SecurityError(UsageError):
     """Missing, unusable or insufficient credentials; the message names the flags."""
 
 

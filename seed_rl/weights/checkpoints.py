@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from seed_rl.errors import UsageError
 from seed_rl.experiment.saved_config import SAVED
 from seed_rl.foreign import json_object, number, open_file, shortened
 from seed_rl.reporting.metrics import EVALUATION
@@ -29,8 +30,8 @@ _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
 
 
-class CheckpointError(Exception):
-    """A checkpoint that can't be used or written; the message names it and the reason."""
+class CheckpointError(UsageError):
+    """A checkpoint that can't be used; the message names it and the reason."""
 
 
 def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int) -> None:

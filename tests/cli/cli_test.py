@@ -11,15 +11,23 @@ import types
 import pytest
 from absl.flags import FlagValues
 
-from seed_rl import __main__
+from seed_rl import __main__, api
 from seed_rl.cli.commands import evaluation, policies
 from seed_rl.cli.flags import integer
 from seed_rl.cli.main import commands, main
+from seed_rl.errors import Failure, UsageError
 from seed_rl.evaluation import episodes
 from seed_rl.experiment import config_files
 from seed_rl.runs import run
 
 CATCH = "--gin_file=catch/vtrace"
+
+
+def test_every_error_for_users_is_one_of_two_kinds():
+    public = {name: getattr(api, name) for name in api.__all__}
+    errors = {name: kind for name, kind in public.items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert {"AddressError", "CheckpointError", "ConfigError", "EnvironmentFailed", "NoPolicy"} < errors.keys()
+    assert {name for name, kind in errors.items() if issubclass(kind, UsageError) == issubclass(kind, Failure)} == set()
 
 
 @pytest.mark.parametrize(

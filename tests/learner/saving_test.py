@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from seed_rl.errors import Failure
 from seed_rl.experiment import Logs
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.saving import Saver
@@ -143,7 +144,7 @@ def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, capl
     assert run.files == [], "the partial file is gone: it would fill the disk"
     assert "checkpoints can't be written (File too large): training continues, with retries" in caplog.text
     for newest in ("there is none", f"{run.directory / CHECKPOINT(0)} is the newest there is"):
-        with largest_file(1000), pytest.raises(CheckpointError) as error, run.saver.last_checkpoint(pytest.fail):
+        with largest_file(1000), pytest.raises(Failure) as error, run.saver.last_checkpoint(pytest.fail):
             pass
         assert str(error.value) == message + newest
         run.progress.counters.learner_updates = 0

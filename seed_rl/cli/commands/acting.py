@@ -8,7 +8,7 @@ from seed_rl.cli import flags
 from seed_rl.cli.command import command
 from seed_rl.system.signals import signals, stop_at_end_of_input
 from seed_rl.transport.address import parse_address
-from seed_rl.transport.client import LearnerClient, Rejected
+from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_token
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ _POLL_SECONDS = 0.1
         "Pass steps to a learner on this machine through shared memory; --noshare_memory sends them over the network.",
     ),
     flags.EXIT_WITH_PARENT,
-    failures=(Rejected,),
 )
 def actor(values: flags.FlagValues) -> int:
     """Runs an actor, which gets the environments to step from its learner."""

@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import Failure, UsageError, command
+from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, usable_run
+from seed_rl.errors import Failure, UsageError
 from seed_rl.system.files import explained
 from seed_rl.system.signals import Stop, signals
 

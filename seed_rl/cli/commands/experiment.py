@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import UsageError
+from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment, config_files
 
 EXPERIMENT = flags.group(

@@ -5,9 +5,10 @@ import os
 from collections.abc import Sequence
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import UsageError, check_outputs, command
+from seed_rl.cli.command import check_outputs, command
 from seed_rl.envs import elsewhere, registry
 from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.errors import UsageError
 from seed_rl.experiment import config_files, gin_text
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import EnvDescription

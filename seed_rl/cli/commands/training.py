@@ -7,22 +7,20 @@ import threading
 from collections.abc import Mapping
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import Failure, UsageError, command, run_options
+from seed_rl.cli.command import command, run_options
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, continue_run, load, logdir_of
 from seed_rl.cli.display import RunDisplay
+from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import counted, duration
 from seed_rl.runs.auto_actors import with_actors
-from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.local_actors import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
-from seed_rl.weights.checkpoints import CheckpointError
 
 OPTIONS = run_options()
-_FAILURES = (ActorFailed, CheckpointError)
 _RUN = flags.group(
     "the run",
     flags.string("logdir", None, "Where to store or continue it; default: runs/<gin file>."),
@@ -50,7 +48,6 @@ def _server_address(default: str, text: str) -> flags.Flag:
     _server_address("", "Address for actors; default: a unix socket."),
     flags.EXIT_WITH_PARENT,
     arguments=FILES,
-    failures=_FAILURES,
 )
 def train(values: flags.FlagValues, *files: str) -> int:
     """Trains with a learner and its actors."""
@@ -69,7 +66,6 @@ def train(values: flags.FlagValues, *files: str) -> int:
     flags.SECURITY,
     _server_address(flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
     arguments=FILES,
-    failures=_FAILURES,
 )
 def learner(values: flags.FlagValues, *files: str) -> int:
     """Runs a learner that waits for actors."""

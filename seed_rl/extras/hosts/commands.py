@@ -5,7 +5,8 @@ import os
 from collections.abc import Iterator
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import RunOption, UsageError
+from seed_rl.cli.command import RunOption
+from seed_rl.errors import UsageError
 from seed_rl.extras.hosts.hosts import Hosts
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained

@@ -11,7 +11,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from seed_rl.cli.command import Failure
+from seed_rl.errors import Failure
 from seed_rl.runs.run import Run
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import ray
 
-from seed_rl.cli.command import Failure
+from seed_rl.errors import Failure
 from seed_rl.transport.address import AddressError, parse_address
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from seed_rl.cli.command import Failure
+from seed_rl.errors import Failure
 from seed_rl.extras.ray.cluster import NoCluster, first_line, why_it_cannot_start
 from seed_rl.system.signals import Stop, StopIf
 from seed_rl.transport.address import unused_port

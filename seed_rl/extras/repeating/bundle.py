@@ -24,7 +24,6 @@ from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
 from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.weights import checkpoints, policy_sources
-from seed_rl.weights.checkpoints import CheckpointError
 
 _MANIFEST = "manifest.json"  # SHA-256 of all other files
 _POLICY = "policy.npz"  # final weights of the agent
@@ -60,7 +59,7 @@ def write_bundle(logdir: str, output: str) -> int:
 def verify(path: str, until: int | None = None) -> Iterator[Progress]:
     """Check the hashes of a bundle, execute its run again, and compare all digests and the final policy.
 
-    For the arguments, what is yielded and what is raised see `replay`; also raise a CheckpointError: it is no bundle.
+    For the arguments, what is yielded and what is raised see `replay`; also raise a JournalError: it is no bundle.
     """
     with policy_sources.opened(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
         saved, (place, arrays, _) = load_saved(logdir), checkpoints.chosen(logdir, None)
@@ -90,8 +89,7 @@ def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractCont
 @contextlib.contextmanager
 def _as_log_directory(path: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as logdir:
-        with explained(CheckpointError, "there is no policy", JournalError):
-            _unpack(path, logdir)
+        _unpack(path, logdir)
         os.mkdir(directory := os.path.join(logdir, "checkpoints"))
         os.rename(os.path.join(logdir, _POLICY), os.path.join(directory, f"checkpoint-{0:012d}.npz"))
         yield logdir

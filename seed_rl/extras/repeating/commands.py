@@ -8,19 +8,17 @@ import time
 from collections.abc import Iterator, Sequence
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import RunOption, UsageError, check_outputs, command
+from seed_rl.cli.command import RunOption, check_outputs, command
+from seed_rl.errors import UsageError
 from seed_rl.extras.repeating import bundle as bundles
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating import replay as replays
 from seed_rl.extras.repeating.recording import make_repeatable
 from seed_rl.foreign import printable
 from seed_rl.reporting.text import duration
-from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import Run
 from seed_rl.system.exit_codes import FAILURE
-from seed_rl.weights.checkpoints import CheckpointError
 
-_FAILURES = (ActorFailed, CheckpointError)
 _RUN = "the log directory of a recorded run."
 _UNTIL = flags.integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)
 
@@ -33,7 +31,6 @@ _UNTIL = flags.integer("until", None, "Number of updates to end after; default: 
     flags.string("logdir", None, "Where to keep checkpoints and metrics of the replay; default: nowhere."),
     flags.IMPORT_MODULE,
     arguments=_RUN,
-    failures=_FAILURES,
 )
 def replay(values: flags.FlagValues, *paths: str) -> int:
     """Executes a recorded run again and says whether it came out the same."""
@@ -45,7 +42,7 @@ def replay(values: flags.FlagValues, *paths: str) -> int:
         return _show(replays.replay(_one(paths), target, begin, values.until, values.init_from))
 
 
-@command("seed_rl verify pong.tar", _UNTIL, flags.IMPORT_MODULE, arguments="the bundle of a run.", failures=_FAILURES)
+@command("seed_rl verify pong.tar", _UNTIL, flags.IMPORT_MODULE, arguments="the bundle of a run.")
 def verify(values: flags.FlagValues, *paths: str) -> int:
     """Checks the hashes of a bundle, and executes its run again."""
     return _show(bundles.verify(_one(paths), values.until))
@@ -57,7 +54,6 @@ def verify(values: flags.FlagValues, *paths: str) -> int:
     flags.OVERWRITE,
     flags.IMPORT_MODULE,
     arguments=_RUN,
-    failures=_FAILURES,
 )
 def bundle(values: flags.FlagValues, *paths: str) -> int:
     """Writes all that others need to check a recorded run into one file."""
@@ -72,7 +68,7 @@ def bundle(values: flags.FlagValues, *paths: str) -> int:
     return 0
 
 
-@command("seed_rl diff runs/one runs/other", arguments="the log directories of two recorded runs.", failures=_FAILURES)
+@command("seed_rl diff runs/one runs/other", arguments="the log directories of two recorded runs.")
 def diff(values: flags.FlagValues, *paths: str) -> int:
     """Says where two recorded runs part; exit code 1 if they do."""
     if len(paths) != 2:

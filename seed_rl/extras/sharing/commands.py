@@ -3,8 +3,9 @@
 import importlib.util
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import UsageError, command
+from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import CHOOSING, HERE, POLICY, place_of, usable_run
+from seed_rl.errors import UsageError
 from seed_rl.extras.sharing import pretrained as policies
 from seed_rl.system.files import explained
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
-from seed_rl.cli.command import Failure
+from seed_rl.errors import Failure
 from seed_rl.extras.ray import fleet, hosts
 from seed_rl.extras.ray.cluster import NoCluster, connected
 from seed_rl.extras.ray.fleet import RayActors

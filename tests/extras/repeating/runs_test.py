@@ -13,7 +13,6 @@ from seed_rl.extras.repeating import bundle as bundles
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating.replay import Progress, updates_behind
 from seed_rl.weights import checkpoints
-from seed_rl.weights.checkpoints import CheckpointError
 
 SETTINGS = (
     "Experiment.total_frames=1000000000",
@@ -91,7 +90,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_and_verified(
     damaged.write_bytes(data)
     assert main(["verify", str(damaged)]) == 1
     assert f"{file.NAME} in {damaged} is changed" in capsys.readouterr().err
-    with pytest.raises(CheckpointError, match="journal.gz in .* is changed"), bundles.opened(str(damaged)):
+    with pytest.raises(file.JournalError, match="journal.gz in .* is changed"), bundles.opened(str(damaged)):
         pass
 
 
