@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
+import random
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from seed_rl.settings import Count, NonNegative, Settings, UnitInterval, Within
@@ -12,6 +16,8 @@ from seed_rl.types import Metric
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
+
+_LENDING = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +67,9 @@ class AgentConfig(Settings):
             )
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
-        """Build the agent, by default from these settings and the arguments with the `agent_class`.
+        """Build the agent, by default an `agent_class` of these settings and the first two arguments.
+
+        Keras's initializers draw its weights from `seed`; see `seeded`.
 
         Args:
           env_spec: observations and actions of the environments.
@@ -75,8 +83,25 @@ class AgentConfig(Settings):
             raise TypeError(f"{type(self).__name__} needs agent_class = 'module:Class', or its own method build")
         self.check(env_spec)
         module, _, name = self.agent_class.partition(":")
-        agent: Agent = getattr(importlib.import_module(module), name)(self, env_spec, num_training_envs, seed)
+        make = getattr(importlib.import_module(module), name)
+        with seeded(seed):
+            agent: Agent = make(self, env_spec, num_training_envs)
         return agent
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed Python's global generator, and put back its state at the end; for one thread at a time.
+
+    Keras's initializers and layers that were given no seed take it from there.
+    """
+    with _LENDING:
+        before = random.getstate()
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(before)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,10 +6,8 @@ An agent is a configuration that builds it, a network that acts, and a loss. Tra
 unrolls, passes over minibatches, checkpoints, metrics, evaluation and films are the library's.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import gin
 import keras
@@ -38,6 +36,7 @@ from seed_rl.api import (
 class SimplePPO(TrunkConfig, AgentConfig):
     """Settings; torso, recurrent core and frame stack are inherited."""
 
+    agent_class: ClassVar[str] = "custom_agent:SimplePPOAgent"
     clip_reward_input: bool = True
     lambda_: UnitInterval = 0.95
     """Lambda of generalised advantage estimation."""
@@ -45,10 +44,6 @@ class SimplePPO(TrunkConfig, AgentConfig):
     """The ratio of new to old probabilities is clipped to [1 - clip, 1 + clip]."""
     baseline_cost: NonNegative = 0.5
     entropy_cost: NonNegative = 0.01
-
-    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> SimplePPOAgent:
-        """See `AgentConfig.build`."""
-        return SimplePPOAgent(self, env_spec, seed)
 
 
 class ActorCritic(TrunkModel):
@@ -69,8 +64,7 @@ class SimplePPOAgent(ModelAgent):
 
     behaviour_spec = tf.TensorSpec([], tf.float32)
 
-    def __init__(self, config: SimplePPO, env_spec: EnvSpec, seed: int):
-        keras.utils.set_random_seed(seed)
+    def __init__(self, config: SimplePPO, env_spec: EnvSpec, num_training_envs: int):
         self._config = config
         self._actions = distribution_of(env_spec.action)
         network = ActorCritic(Trunk(config, env_spec), self._actions.num_parameters)

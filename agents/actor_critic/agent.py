@@ -30,14 +30,13 @@ ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
 class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
     """Samples from its policy, or holds an action (`explore_after`). A subclass defines `actor_critic_loss`."""
 
-    def __init__(self, config: ConfigT, env_spec: EnvSpec, num_training_envs: int, seed: int):
+    def __init__(self, config: ConfigT, env_spec: EnvSpec, num_training_envs: int):
         clipped = config.continuous_policy == "clipped"
         self.config = config
         self.actions = distribution_of(env_spec.action, config.initial_deviation, clipped)
         self.behaviour_spec = NetworkOutput(
             tf.TensorSpec([self.actions.num_parameters], tf.float32), tf.TensorSpec([], tf.float32)
         )
-        keras.utils.set_random_seed(seed)
         heads = (self.actions.num_parameters, config.value_norm, clipped * self.actions.num_deviations)
         super().__init__(ActorCritic(Trunk(config, env_spec), *heads), env_spec, config.unroll_length)
         self._num_training_envs = num_training_envs

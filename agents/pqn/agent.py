@@ -33,11 +33,10 @@ class QNetwork(TrunkModel):
 class PQNAgent(ModelAgent):
     """Acts epsilon-greedily with a decreasing epsilon; learns Q from lambda-returns of its greedy values."""
 
-    def __init__(self, config: PQN, env_spec: EnvSpec, num_training_envs: int, seed: int):
+    def __init__(self, config: PQN, env_spec: EnvSpec, num_training_envs: int):
         assert isinstance(env_spec.action, DiscreteSpec)
         self._config = config
         self._num_training_envs = num_training_envs
-        keras.utils.set_random_seed(seed)
         network = QNetwork(Trunk(config, env_spec), env_spec.action.n)
         super().__init__(network, env_spec, config.unroll_length)
         self._epsilon = FallingEpsilon(config.epsilon, config.final_epsilon, config.epsilon_updates)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -34,7 +33,7 @@ class R2D2Agent(ModelAgent):
 
     behaviour_spec = Behaviour(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32))
 
-    def __init__(self, config: R2D2, env_spec: EnvSpec, num_training_envs: int, seed: int):
+    def __init__(self, config: R2D2, env_spec: EnvSpec, num_training_envs: int):
         assert isinstance(env_spec.action, DiscreteSpec)
         num_actions = env_spec.action.n
         self._config = config
@@ -42,7 +41,6 @@ class R2D2Agent(ModelAgent):
         self._epsilons = np.append(ladder, np.float32(config.eval_epsilon))  # the last one is for all other ids
         updates = config.epsilon_updates
         self._least_epsilon = FallingEpsilon(1.0, 0.0, updates) if updates else None
-        keras.utils.set_random_seed(seed)
 
         def network() -> DuelingQNetwork:
             return DuelingQNetwork(config, Trunk(config, env_spec), num_actions)

@@ -21,13 +21,12 @@ from seed_rl.types import Unroll
 class SACAgent(ModelAgent):
     """Samples from its policy (in evaluation environments, takes the mode); learns from T transitions per sequence."""
 
-    def __init__(self, config: SAC, env_spec: EnvSpec, num_training_envs: int, seed: int):
+    def __init__(self, config: SAC, env_spec: EnvSpec, num_training_envs: int):
         assert isinstance(env_spec.action, ContinuousSpec)
         low, high = env_spec.action.low, env_spec.action.high
         self._config = config
         self._num_training_envs = num_training_envs
         self._actions = SquashedNormal(low, high)
-        keras.utils.set_random_seed(seed)
         actor = Actor(config, Trunk(config, env_spec), self._actions.num_parameters)
         super().__init__(actor, env_spec, config.unroll_length, overlap=config.n_steps)
         self._critics = self._make_critics()

@@ -1,6 +1,5 @@
-"""Settings and environments that an agent can't work with are refused by name, and its seed."""
+"""Settings and environments that an agent can't work with are refused by name."""
 
-import numpy as np
 import pytest
 
 from seed_rl.agents.ppo import PPO
@@ -40,23 +39,3 @@ def test_impossible_settings_are_named(agent, settings, message):
 def test_environments_that_an_agent_cannot_act_in_are_named(agent, action, kind):
     with pytest.raises(CannotAct, match=f"^{agent.__name__} needs {kind} actions, got .*; VTrace and PPO accept any$"):
         agent().build(EnvSpec(NUMBERS, action), num_training_envs=1, seed=1)
-
-
-@pytest.mark.parametrize(
-    ("config", "action"),
-    [
-        (VTrace(hidden=8), CHOICES),
-        (R2D2(hidden=8, core="none", head_hidden=8), DiscreteSpec(3)),
-        (PQN(hidden=8), DiscreteSpec(3)),
-        (SAC(hidden=8, head_layers=1), FORCES),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_the_seed_draws_the_weights(config, action):
-    def kernels(seed):
-        agent = config.build(EnvSpec(NUMBERS, action), num_training_envs=1, seed=seed)
-        return [v.numpy() for v in agent.model.trainable_variables if len(v.shape) > 1 and np.any(v)]
-
-    for first, again, other in zip(kernels(1), kernels(1), kernels(2), strict=True):
-        np.testing.assert_array_equal(first, again)
-        assert not np.any(first == other)
