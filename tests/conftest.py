@@ -6,7 +6,6 @@ import pathlib
 import re
 import signal
 
-import gin
 import pytest
 
 from tests.support.deadlines import within
@@ -87,13 +86,6 @@ def pytest_collection_finish():
     """What is imported by now stays: to search it for garbage again and again takes a twentieth of the time."""
     gc.freeze()
     gc.enable()
-
-
-@pytest.fixture(autouse=True)
-def no_gin_bindings_of_another_test():
-    """A config that a test loads would also fill in what the next test leaves out."""
-    yield
-    gin.clear_config()
 
 
 @pytest.fixture

@@ -1,18 +1,15 @@
 """Gin files: finding, reading and summarising them; saving and comparing the configurations of runs."""
 
-import contextlib
 import copy
 import dataclasses
 import glob
 import itertools
 import json
-import logging
 import os
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import resources
-from typing import IO, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import gin
 
@@ -21,37 +18,12 @@ from seed_rl.envs.base import EnvConfig
 from seed_rl.errors import UsageError
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gin_text import bindings, to_gin
+from seed_rl.experiment.own_gin import SHIPPED, check_references, own_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
 from seed_rl.foreign import described, shortened, without_gin
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Settings, SettingsT, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
-
-_SHIPPED = str(resources.files("seed_rl.configs"))
-gin.add_config_file_search_path(_SHIPPED)
-_including: list[str] = []  # stack of the gin files being read, each included by the previous one
-
-
-def _located(name: str) -> str:
-    """Resolve a file name relative to the including gin file, or else to the working directory."""
-    beside = os.path.join(os.path.dirname(_including[-1]), name) if _including else name
-    return os.path.realpath(beside if os.path.isfile(beside) else name)
-
-
-@contextlib.contextmanager
-def _opened(name: str) -> Iterator[IO[str]]:
-    path = _located(name)
-    if path in _including:
-        raise ValueError(f"{name} includes itself")
-    with open(path, encoding="utf-8-sig") as file:
-        _including.append(path)
-        try:
-            yield file
-        finally:
-            _including.pop()
-
-
-gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(name)))]
 
 MAY_CHANGE = (
     *("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from", "agent.dtype"),
@@ -104,23 +76,19 @@ def _configured(
     kind: type[SettingsT], gin_files: Sequence[str], gin_params: Sequence[str], agent: str | None = None
 ) -> SettingsT:
     """Build settings from gin files and bindings; raise ConfigError if they are wrong."""
-    gin.clear_config()
-    try:
-        for name in gin_files:
-            _parse(gin.parse_config_file, find_config(name), "")
-        if agent is not None:
-            _change_agent(agent)
-        for binding in gin_params:
-            _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ", binding.partition("=")[0].strip())
-        _parse(lambda _: gin.finalize(), "", "")
-        _refuse_unused_scopes(gin.config_str())
-        return kind()  # gin supplies the arguments
-    except ConfigError:
-        raise
-    except (TypeError, ValueError, UsageError) as error:
-        raise ConfigError(without_gin(error)) from error
-    finally:
-        gin.clear_config()  # so that objects created later have the defaults
+    with own_gin():
+        try:
+            for name in gin_files:
+                _parse(gin.parse_config_file, find_config(name), "")
+            if agent is not None:
+                _change_agent(agent)
+            for binding in gin_params:
+                _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ", binding.partition("=")[0].strip())
+            _parse(lambda _: check_references(), "", "")
+            _refuse_unused_scopes(gin.config_str())
+            return kind()  # gin supplies the arguments
+        except (TypeError, ValueError, UsageError) as error:
+            raise error if isinstance(error, ConfigError) else ConfigError(without_gin(error)) from error
 
 
 def _change_agent(name: str) -> None:
@@ -150,7 +118,6 @@ def _agent() -> Any:
 
 def _parse(parse: Callable[[str], Any], argument: str, prefix: str, setting: str = "") -> None:
     """Let gin parse an argument; raise ConfigError with the prefix, gin's words, and the known setting most like it."""
-    logging.disable(logging.ERROR)  # gin logs every place it searches for an included file
     try:
         parse(argument)
     except UnicodeDecodeError as error:
@@ -163,8 +130,6 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str, setting: str
         guess = _guess(setting)
         words = without_gin(error).rstrip(".") + hint
         raise ConfigError(f"{prefix}{words}{guess and '.'}{guess}") from error
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 def _guess(setting: str) -> str:
@@ -201,10 +166,10 @@ def _quoted(binding: str) -> str:
 
 def find_config(name: str) -> str:
     """Return the path of a gin file given as a path or as the name of a shipped file."""
-    for path in (name, os.path.join(_SHIPPED, name), os.path.join(_SHIPPED, f"{name}.gin")):
+    for path in (name, os.path.join(SHIPPED, name), os.path.join(SHIPPED, f"{name}.gin")):
         if os.path.isfile(path):
             return path
-    if name and (os.path.isdir(name) or os.path.isdir(os.path.join(_SHIPPED, name))):
+    if name and (os.path.isdir(name) or os.path.isdir(os.path.join(SHIPPED, name))):
         files = [own for own in _shipped() if own.startswith(f"{name}/")]
         inside = ", ".join(files or sorted(glob.glob(os.path.join(glob.escape(name), "*.gin"))))
         raise ConfigError(f"expected a gin file, but {name} is a directory{inside and ' with '}{inside}")
@@ -224,7 +189,7 @@ def agents() -> list[str]:
 
 
 def _shipped() -> list[str]:
-    return sorted(name.removesuffix(".gin") for name in glob.glob("**/*.gin", root_dir=_SHIPPED, recursive=True))
+    return sorted(name.removesuffix(".gin") for name in glob.glob("**/*.gin", root_dir=SHIPPED, recursive=True))
 
 
 def summary(name: str) -> str:

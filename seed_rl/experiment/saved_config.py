@@ -13,6 +13,7 @@ from seed_rl import agents
 from seed_rl.envs import registry
 from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment.own_gin import own_gin
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
 from seed_rl.system.entry_points import declared
@@ -63,10 +64,11 @@ def rebuilt(settings: Mapping[str, Any], path: str) -> Experiment:
     try:
         if not {"env.kind", "agent.kind"} <= saved.keys():
             raise ConfigError("env.kind and agent.kind are missing")
-        experiment: Experiment = _rebuilt(Experiment, "", saved)
-        if saved:
-            raise ConfigError(f"unknown setting {', '.join(map(shortened, [*saved][:3]))}")
-        experiment = without_places(experiment, only_written=True)
+        with own_gin():  # the program's bindings don't fill in what is missing
+            experiment: Experiment = _rebuilt(Experiment, "", saved)
+            if saved:
+                raise ConfigError(f"unknown setting {', '.join(map(shortened, [*saved][:3]))}")
+            experiment = without_places(experiment, only_written=True)
     except (ImportError, TypeError, ValueError, RecursionError, UsageError) as error:
         raise ConfigError(f"{path} can't be used: {without_gin(error)}") from error
     for module in modules_named(experiment):

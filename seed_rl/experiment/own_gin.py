@@ -1,0 +1,78 @@
+"""Gin with a configuration of this library's own, which leaves that of the program as it is."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from importlib import resources
+from typing import IO, Any
+
+import gin
+
+SHIPPED = str(resources.files("seed_rl.configs"))
+"""Directory of the gin files that are shipped with the package."""
+
+_LOCK = threading.RLock()  # gin has one configuration per process
+
+
+@contextlib.contextmanager
+def own_gin() -> Iterator[None]:
+    """Give gin an empty configuration and its own files while the context is open, to one thread at a time.
+
+    Another library of the program may use gin, too: its bindings, imports, readers and search paths come back
+    afterwards.
+    """
+    files = _Files()
+    with _LOCK, gin.config_scope(None):
+        own: dict[str, Any] = {
+            "_CONFIG": {},
+            "_CONFIG_IS_LOCKED": False,
+            "_FILE_READERS": [(files.opened, files.is_there)],
+            "_IMPORTS": set(),
+            "_LOCATION_PREFIXES": [""],
+            "_OPERATIVE_CONFIG": {},
+            "_SINGLETONS": {},
+        }
+        theirs = {name: getattr(gin.config, name) for name in own}
+        vars(gin.config).update(own)
+        try:
+            yield
+        finally:
+            vars(gin.config).update(theirs)
+
+
+def check_references() -> None:
+    """Raise ValueError for a macro, reference or required setting without a binding.
+
+    `gin.finalize` would also call the hooks of others, whose configuration this isn't.
+    """
+    gin.config.validate_macros_hook(gin.config._CONFIG)
+    gin.config.find_unknown_references_hook(gin.config._CONFIG)
+    gin.config.find_missing_overrides_hook(gin.config._CONFIG)
+
+
+class _Files:
+    """Gin files by name: beside the file that includes them, in the working directory, or shipped."""
+
+    def __init__(self) -> None:
+        self._including: list[str] = []  # those being read, each included by the previous one
+
+    def is_there(self, name: str) -> bool:
+        return os.path.isfile(self._path(name))
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[IO[str]]:
+        path = self._path(name)
+        if path in self._including:
+            raise ValueError(f"{name} includes itself")
+        with open(path, encoding="utf-8-sig") as file:
+            self._including.append(path)
+            try:
+                yield file
+            finally:
+                self._including.pop()
+
+    def _path(self, name: str) -> str:
+        beside = [os.path.join(os.path.dirname(self._including[-1]), name)] if self._including else []
+        places = [*beside, name, os.path.join(SHIPPED, name)]
+        return os.path.realpath(next(filter(os.path.isfile, places), name))
