@@ -196,8 +196,8 @@ class Assembly(NamedTuple):
         parts.sizes = Sizes.of(experiment, parts.agent, len(inference_devices), parts.learners)
         parts.agents, copy = self.acting_agents(parts)
         parts.acting = []
-        for number, device in enumerate(inference_devices):
-            parts.acting.append(self._acting(parts, number, device))
+        for number in range(len(inference_devices)):
+            parts.acting.append(self.acting(parts, number))
 
         def copy_weights() -> None:
             copy()
@@ -214,9 +214,10 @@ class Assembly(NamedTuple):
         self.finish(parts)
         return parts
 
-    def _acting(self, parts: Parts, number: int, device: str) -> Acting:
-        sizes, replay = parts.sizes, parts.experiment.replay
-        sharers = sizes.num_devices - number  # of the host's memory: stores before this one have theirs
+    def acting(self, parts: Parts, number: int) -> Acting:
+        """Build an inference device with its store; those before it have theirs."""
+        sizes, replay, device = parts.sizes, parts.experiment.replay, parts.replicas.inference_devices[number]
+        sharers = sizes.num_devices - number  # of the host's memory
         place = place_store(sizes, replay.placement if replay else "device", device, sharers)
         return Acting(
             parts.agents[number],

@@ -80,6 +80,8 @@ class Run:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {self.actors!r}")
         self.index, self.learners = 0, 1
         """Number of this learner among those that train together, and their number."""
+        self.is_alone = ""
+        """What about the run makes it need a single learner; "": nothing."""
         self.directory: Callable[[], contextlib.AbstractContextManager[str]] = self._local_directory
         """Opens the directory of this machine in which the run works."""
         self.meet: Callable[[Stop], bool] = lambda stop: True
@@ -99,9 +101,11 @@ class Run:
         Raises:
           CannotAct: the agent does not support the environments' actions.
           CannotBuild: the environments need a missing package, or their outputs don't match their declared spaces.
-          ConfigError: the directory holds a run with another configuration.
+          ConfigError: the directory holds a run with another configuration, or several learners can't share the run.
           CannotUse: the directory can't be written, or another learner is running in it.
         """
+        if self.is_alone and self.learners > 1:
+            raise ConfigError(f"{self.is_alone} needs a single learner host, this run has {self.learners}")
         allow_many_files()
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()

@@ -7,7 +7,6 @@ import pytest
 from seed_rl.cli.commands import training
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
-from seed_rl.learner.peers import ALONE
 from seed_rl.reporting.metrics import settled_return
 from tests.cli.display_test import ROW
 
@@ -15,7 +14,7 @@ from tests.cli.display_test import ROW
 class Rows:
     """A run that yields rows of metrics until it is asked to end."""
 
-    experiment, logdir, peers = config_files.load("catch/vtrace"), "runs/catch", ALONE
+    experiment, logdir, learners = config_files.load("catch/vtrace"), "runs/catch", 1
     returns = (0.9, -0.5, 0.25, 0.5)
 
     def __enter__(self):

@@ -1,6 +1,7 @@
 """The counting environment and the counting agent, through real actor processes and the real server."""
 
 import collections
+import contextlib
 import os
 import signal
 import time
@@ -9,9 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference
-from seed_rl.learner.collector import build_collector
-from seed_rl.learner.peers import ALONE
-from seed_rl.learner.replicas import whole_reader
+from seed_rl.learner.replicas import Replicas, whole_reader
+from seed_rl.runs.assembly import Assembly
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
@@ -20,18 +20,15 @@ from tests.support.counting_agent import CountingAgentConfig, place, relations
 from tests.support.deadlines import within
 
 
-class InferenceDevices:
+class InferenceDevices(Replicas):
     """Several inference threads in the place of devices, each with a store and a part of each batch."""
 
-    peers = ALONE
+    inference_devices = ()
 
-    def __init__(self, count):
-        self.inference_devices = ("",) * count
-
-    def acting_agents(self, agent, build, order):
+    def acting_agents(self, agent, build, whole_weights=False):
         return [agent] * len(self.inference_devices), lambda: None
 
-    def reader(self, store, number):
+    def reader(self, store, number=0):
         return whole_reader(store)
 
 
@@ -46,14 +43,19 @@ class Pipeline:
             inference=Inference(max_batch_size=6, max_wait_ms=1.0),
             batch_size=4,
         )
-        self.agent = self.experiment.build_agent()
-        self.service, self.acting, self.source, _ = build_collector(
-            self.experiment, self.agent, 0, InferenceDevices(num_devices)
-        )
+        with contextlib.ExitStack() as cleanup:
+            assembly = Assembly(replicas=lambda parts: self.devices(num_devices))
+            parts = assembly.parts(self.experiment, str(directory), cleanup)
+        self.agent, self.service, self.acting, self.source = parts.agent, parts.service, parts.acting, parts.source
         self.address = f"unix:{directory}/learner.sock"
         self.server = ActorServer(self.address, self.service, security=ServerSecurity())
         arguments = [f"--import_module={Counting.__module__}"]
         self.actors = LocalActors(2, str(directory / "actors"), arguments, on_failure=self.fail)
+
+    def devices(self, count):
+        devices = InferenceDevices(self.experiment)
+        devices.inference_devices = ("",) * count
+        return devices
 
     def fail(self):
         for acting in self.acting:

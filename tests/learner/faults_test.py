@@ -9,13 +9,13 @@ import pytest
 
 from seed_rl.experiment import config_files
 from seed_rl.learner.actor_server import loading_server
-from seed_rl.learner.building import build_learner
 from seed_rl.learner.learner import PATIENCE
 from seed_rl.reporting.learning import Diverged
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.types import EnvOutput
 from tests.support.deadlines import within
+from tests.support.learners import learner_of
 
 SMALL = (
     "VTrace.hidden = 8",
@@ -48,10 +48,12 @@ def play(experiment, address, observation):
 def test_numbers_beyond_the_bounds_end_their_actor_and_weights_beyond_help_the_run(tmp_path, caplog):
     experiment = config_files.load(["gym/cartpole"], SMALL)
     server = loading_server(experiment, f"unix:{tmp_path}/learner.sock", ServerSecurity())
-    learner = build_learner(experiment, str(tmp_path), server)
-    learner.admit()
+    learner = learner_of(experiment, tmp_path)
+    server.service = learner.service
     address = server.start()
-    with ThreadPoolExecutor(1) as pool, contextlib.closing(learner):
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as cleanup:
+        cleanup.callback(server.stop, grace=0.5)
+        cleanup.callback(learner.service.stop)
         honest = pool.submit(play, experiment, address, 0.1)
         rows = learner.train(threading.Event())
         next(row for row in rows if row["learner_updates"] > 3)

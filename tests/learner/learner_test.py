@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
-from seed_rl.learner.actor_server import loading_server
-from seed_rl.learner.building import build_learner
-from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.weights import checkpoints
+from tests.support.learners import learner_of
 
 SMALL = (
     "R2D2.hidden = 8",
@@ -25,22 +23,19 @@ SMALL = (
 
 def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     def start():
-        experiment = config_files.load(["memory/r2d2"], SMALL)
-        server = loading_server(experiment, f"unix:{tmp_path}/learner.sock", ServerSecurity())
-        return build_learner(experiment, str(tmp_path), server)
+        return learner_of(config_files.load(["memory/r2d2"], SMALL), tmp_path)
 
     def end(learner):
         """End a run before its first update, with a last checkpoint."""
         stopped = threading.Event()
         stopped.set()
-        learner.admit()
         assert list(learner.train(stopped)) == []
-        learner.close()
+        learner.service.stop()
 
     first, directory = start(), tmp_path / "checkpoints"
-    assert first.restored_from is None
+    assert not first.progress.restored
     for acted, shown in ((0, 0), (50, 50), (10**6, first.experiment.frames_before_update // 2)):
-        first.collector.service.threads[0].stats.agent_steps = acted
+        first.service.threads[0].stats.agent_steps = acted
         assert first._run_state().counters["env_frames"] == shown, "rows before the first update are not all at 0"
     end(first)
     path, arrays, state = checkpoints.newest(str(directory))
@@ -57,7 +52,7 @@ def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
 
     second = start()
     assert not [*directory.glob("*.partial")]
-    assert second.restored_from == path
+    assert second.progress.restored
     assert second.counters.learner_updates == 7
     os.remove(path)
     end(second)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from seed_rl.inference.episodes import Episodes
-from seed_rl.inference.players import Players
 from seed_rl.learner.progress import Counters, Progress
 
 
@@ -45,25 +44,13 @@ def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart(
 
 
 def test_episodes_of_opponents_do_not_count():
-    class Odd(Players):
-        """Opponents in odd rows."""
-
-        evaluates = False
-
-        def replaced(self, env_ids):
-            return env_ids % 2 == 1
-
-        def gauges(self):
-            return {"members": 2}
-
-    progress = Progress(2, Odd())
+    progress = Progress(2, np.arange(4) % 2 == 0)
     numbers = [(row, "is_success", float(row)) for row in range(4)]
     episodes = [(row, float(row), 5) for row in range(4)] * 10
     progress.attach(Played(*episodes, numbers=numbers))
     gauges = progress.gauges()
-    assert (gauges["episode_return"], gauges["eval/episode_return"], gauges["members"]) == (0, 2, 2)
+    assert (gauges["episode_return"], gauges["eval/episode_return"]) == (0, 2)
     assert (gauges["episode/is_success"], gauges["eval/episode/is_success"]) == (0, 2)
-    assert progress.new_evaluation() is None, "opponents change"
 
 
 def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():

@@ -33,7 +33,7 @@ class Content:
 class Run:
     """A start of a run, with 1,000 weights and a checkpoint every ten seconds."""
 
-    def __init__(self, directory, updates=0, is_first=True, keep_every_frames=0):
+    def __init__(self, directory, updates=0, keep_every_frames=0):
         self.directory = directory / "checkpoints"
         self.weights = keras.Variable(np.zeros(1000), name="w")
         self.progress = Progress(1)
@@ -41,7 +41,7 @@ class Run:
         self.now = 50.0
         logs = Logs(checkpoint_interval_s=10.0, checkpoints_kept=3, keep_every_frames=keep_every_frames)
         variables = {"w": self.weights}
-        self.saver = Saver(str(directory), logs, variables, self.progress, is_first, lambda: self.now)
+        self.saver = Saver(str(directory), logs, variables, self.progress, lambda: self.now)
 
     @property
     def files(self):
@@ -56,17 +56,6 @@ class Run:
 
 
 CHECKPOINT, SNAPSHOT = "checkpoint-{:012d}.npz".format, "replay-{:012d}.npz".format
-
-
-def test_only_the_first_host_reads_and_writes(tmp_path):
-    Run(tmp_path, updates=7).saver.save()
-    other = Run(tmp_path, updates=8, is_first=False)
-    other.saver.attach(Content(b"replay"), restored=False)
-    assert other.saver.restore() is None
-    other.saver.save()
-    with other.saver.last_checkpoint(on_leaving=pytest.fail):
-        pass
-    assert other.files == [CHECKPOINT(7)]
 
 
 def test_checkpoints_are_written_when_due(tmp_path):
@@ -122,16 +111,15 @@ def test_a_checkpoint_is_kept_for_good_after_each_multiple_of_frames(tmp_path):
 
 @pytest.mark.parametrize("leaving", [GeneratorExit, KeyboardInterrupt])
 def test_the_last_checkpoint_is_written_at_the_end_and_after_leaving_but_not_after_a_failure(tmp_path, leaving):
-    run, left = Run(tmp_path, updates=3), []
-    with pytest.raises(RuntimeError), run.saver.last_checkpoint(pytest.fail):
+    run = Run(tmp_path, updates=3)
+    with pytest.raises(RuntimeError), run.saver.last_checkpoint():
         raise RuntimeError
     assert run.files == []
-    with pytest.raises(leaving), run.saver.last_checkpoint(lambda: left.append(run.files)):
+    with pytest.raises(leaving), run.saver.last_checkpoint():
         raise leaving
-    assert left == [[]], "before the checkpoint"
     assert run.files == [CHECKPOINT(3)]
     run.progress.counters.learner_updates = 4
-    with run.saver.last_checkpoint(pytest.fail):
+    with run.saver.last_checkpoint():
         pass
     assert run.files == [CHECKPOINT(3), CHECKPOINT(4)]
 
@@ -144,7 +132,7 @@ def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, capl
     assert run.files == [], "the partial file is gone: it would fill the disk"
     assert "checkpoints can't be written (File too large): training continues, with retries" in caplog.text
     for newest in ("there is none", f"{run.directory / CHECKPOINT(0)} is the newest there is"):
-        with largest_file(1000), pytest.raises(Failure) as error, run.saver.last_checkpoint(pytest.fail):
+        with largest_file(1000), pytest.raises(Failure) as error, run.saver.last_checkpoint():
             pass
         assert str(error.value) == message + newest
         run.progress.counters.learner_updates = 0

@@ -28,7 +28,6 @@ from seed_rl.envs import registry
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.registry import register
 from seed_rl.learner.learner import Learner
-from seed_rl.learner.peers import Peers
 from seed_rl.runs.local_actors import local_actors
 
 
@@ -138,15 +137,9 @@ def test_a_run_whose_accelerator_is_missing_ends_at_once(small_catch, tmp_path):
         next(run.train())
 
 
-class Absent(Peers):
-    """Others that have not come before this learner is to end."""
-
-    def connect(self, experiment, stop):
-        return None
-
-
-def test_a_run_that_ends_before_its_peers_have_come_trains_nothing(small_catch, tmp_path):
-    with Run(small_catch, str(tmp_path), actors=ELSEWHERE, peers=Absent()) as run:
+def test_a_run_that_ends_before_other_learners_have_come_trains_nothing(small_catch, tmp_path):
+    with Run(small_catch, str(tmp_path), actors=ELSEWHERE) as run:
+        run.meet = lambda stop: False
         assert list(run.train(threading.Event())) == []
 
 

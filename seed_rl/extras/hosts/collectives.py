@@ -184,9 +184,14 @@ def connect(hosts: Hosts, experiment: Experiment) -> Link:
     make_logical_cpus(experiment.devices.logical_cpus)  # before the server, which initialises the devices
     _start_server(hosts)
     link = Link(hosts)
-    settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(MAY_CHANGE)}
-    link.compare({"the version of seed_rl": __version__, **settings})
+    link.compare(settings_in_common(experiment))
     return link
+
+
+def settings_in_common(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings and version that all hosts of a run must share, as JSON values by dotted name."""
+    settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(MAY_CHANGE)}
+    return {"the version of seed_rl": __version__, **settings}
 
 
 def _start_server(hosts: Hosts) -> None:

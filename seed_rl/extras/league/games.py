@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.experiment import ConfigError
 from seed_rl.extras.league.act_step import LeagueActStep
 from seed_rl.extras.league.pool import Pool
 from seed_rl.extras.league.seats import Seats
@@ -38,8 +37,6 @@ class _League:
         self._acting: list[LeagueActStep] = []
 
     def own(self, parts: Parts) -> np.ndarray:
-        if parts.learners > 1:
-            raise ConfigError(f"a league needs a single learner host, this run has {parts.learners}")
         self._seats = Seats.of(parts.experiment, self._settings.share, len(parts.replicas.inference_devices))
         self._pool = Pool(os.path.join(parts.directory, "league"), self._settings)
         return ~self._seats.away

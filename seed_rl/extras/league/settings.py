@@ -50,4 +50,5 @@ def join(run: Run) -> None:
 
         return with_league(league, assembly)
 
+    run.is_alone = "a league"
     run.changes.append(change)

@@ -44,8 +44,6 @@ def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
     Raises:
       ConfigError: it can't be repeated.
     """
-    if run.learners > 1:
-        raise ConfigError(f"a recorded or synchronous run needs a single learner host, not {run.learners}")
     if not run.experiment.env.repeatable:
         raise ConfigError(f"{run.experiment.env.title} does not repeat an episode for the same seed and actions")
 
@@ -56,6 +54,7 @@ def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
         new = functools.partial(new_order, run.experiment, machine=machine, record=record, synchronous=synchronous)
         return with_order(lambda parts: new(parts.directory), assembly)
 
+    run.is_alone = "a recorded or synchronous run"
     run.changes.append(change)
 
 

@@ -1,5 +1,6 @@
 """Films that a run makes of its policy."""
 
+import contextlib
 import itertools
 import os
 import pathlib
@@ -15,9 +16,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
 from seed_rl.extras.films import commands, during_training, film
-from seed_rl.extras.films.during_training import Films, every
+from seed_rl.extras.films.during_training import Films, film_every
 from seed_rl.extras.films.film import captioned
-from seed_rl.reporting.sinks import sinks_of
+from seed_rl.runs.assembly import Assembly, Parts
+from seed_rl.runs.run import Run
 
 
 def rows(sinks, *frames):
@@ -27,9 +29,17 @@ def rows(sinks, *frames):
             sink.write({"env_frames": n}, wall_time=6.0 * n)
 
 
+def sinks_with_films(experiment, logdir, minutes):
+    run = Run(experiment, logdir)
+    film_every(minutes, run)
+    (change,) = run.changes
+    with contextlib.ExitStack() as cleanup:
+        return change(Assembly()).sinks(Parts(experiment, logdir, cleanup), None)
+
+
 def test_a_film_of_the_newest_checkpoint_reaches_tensorboard(saved_run, wait_for):
     logdir, _ = saved_run("catch/vtrace")
-    sinks = sinks_of(config_files.load(["catch/vtrace"]), logdir, None, further=[every(2)])
+    sinks = sinks_with_films(config_files.load(["catch/vtrace"]), logdir, 2)
     films = pathlib.Path(logdir, "films")
     rows(sinks, 0, 10)
     assert not films.exists()
@@ -79,7 +89,7 @@ def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
     begun = []
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: begun.append(command) or Mock())
     bindings = ["Gym.id = 'tests.support.registered_envs:Echo-v0'"]
-    sinks = sinks_of(config_files.load(["gym/any"], bindings), str(tmp_path), None, further=[every(1)])
+    sinks = sinks_with_films(config_files.load(["gym/any"], bindings), str(tmp_path), 1)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
     rows(sinks, 0, 10)

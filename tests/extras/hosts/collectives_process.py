@@ -16,8 +16,9 @@ import tensorflow as tf
 
 from seed_rl.experiment import config_files
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.extras.hosts.hosts import Hosts
-from seed_rl.learner.peers import ALONE
+from seed_rl.extras.hosts.collectives import connect
+from seed_rl.extras.hosts.hosts import Hosts, meet
+from seed_rl.learner.gradients import Reduction
 from seed_rl.learner.train_step import TrainStep
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
@@ -38,15 +39,15 @@ class Statistician(QuadraticAgent):
         self.mean.assign(moments[0] * steps)
 
 
-def updates(peers=ALONE):
+def updates(reduction=None, index=0):
     """Results of updates from this host's part of the batches, by name; the second batch has an infinite reward."""
     rng = np.random.default_rng(0)
     rewards, states, weights = rng.normal(size=(LENGTH, BATCH)), rng.normal(size=BATCH), rng.uniform(0.5, 1, BATCH)
     spoiled = rewards.copy()
     spoiled[1, BATCH - 1] = np.inf  # of the last host
-    own = np.split(np.arange(BATCH), peers.count)[peers.index]
+    own = np.split(np.arange(BATCH), reduction.learners if reduction else 1)[index]
     agent, results = Statistician(), {}
-    step = TrainStep(agent, Optimizer(learning_rate=0.05, epsilon=1e-2, clip_norm=1.0), peers=peers)
+    step = TrainStep(agent, Optimizer(learning_rate=0.05, epsilon=1e-2, clip_norm=1.0), reduction=reduction)
     for number, batch in enumerate((rewards, spoiled, rewards + 1)):
         update = step(unroll_of(batch[:, own], states[own]), 0.0, weights[own])
         results |= {f"{number} {name}": value for name, value in update.metrics.items()}
@@ -54,7 +55,7 @@ def updates(peers=ALONE):
         results[f"{number} weights"] = np.append(agent.numpy(), agent.mean.numpy())
         results[f"{number} priorities"] = update.priorities
     agent = QuadraticAgent()
-    update = TrainStep(agent, Optimizer(), passes=2, minibatches=2, peers=peers)(
+    update = TrainStep(agent, Optimizer(), passes=2, minibatches=2, reduction=reduction)(
         unroll_of(rewards[:, own], states[own]), 0.0, weights[own]
     )
     return results | {
@@ -76,7 +77,9 @@ def open_elsewhere(port):
 
 
 def main(directory, addresses, index, all_done):
-    link = Hosts(addresses, index).connect(config_files.load(["catch/vtrace"]), threading.Event())
+    hosts = Hosts(addresses, index)
+    assert meet(hosts, threading.Event())
+    link = connect(hosts, config_files.load(["catch/vtrace"]))
     arrays = [np.float32(index), np.full((2, 3), index - 0.5), np.array([index == 0] * 3), np.array([7 - index])]
     for received, first in zip(
         link.of_first(arrays), link.gather({"arrays": [a.tolist() for a in arrays]})[0]["arrays"], strict=True
@@ -90,7 +93,7 @@ def main(directory, addresses, index, all_done):
         os.path.join(directory, f"host-{index}.npz"),
         agreed=agreed,
         elsewhere=open_elsewhere(link.hosts.parsed[index].port),
-        **updates(link),
+        **updates(Reduction(hosts.count, link.mean, link.maximum), index),
     )
     all_done.wait(60)  # a host sends others their last sums, and the first tells them who is alive, until it ends
 

@@ -13,7 +13,7 @@ TWO = "--learner_hosts=localhost:1,localhost:2 --learner_host=0"
             "--learner_hosts: of 2 learner hosts the index must be 0 to 1, got -1",
         ),
         ("catch/vtrace --learner_host=1", "--learner_host needs --learner_hosts"),
-        (f"catch/vtrace --record {TWO}", "a recorded or synchronous run needs a single learner host, not 2"),
+        (f"catch/vtrace --record {TWO}", "a recorded or synchronous run needs a single learner host, this run has 2"),
         (f"pettingzoo/connect_four {TWO}", "a league needs a single learner host, this run has 2"),
     ],
 )

@@ -1,22 +1,27 @@
 """The rounds in which learner hosts agree on batches, and on the end of the run."""
 
+import itertools
+
 import numpy as np
 import pytest
 
+from seed_rl.experiment import Logs
 from seed_rl.extras.hosts.collectives import Link
 from seed_rl.extras.hosts.hosts import Hosts
-from seed_rl.learner.peers import Round
+from seed_rl.extras.hosts.together import HostSaver, HostSource, OtherSaver
+from seed_rl.learner.progress import Progress
 from seed_rl.learner.sources import Batch, Source
 
 
 class Scripted(Source):
-    """Has a batch at some calls."""
+    """Takes an unroll at each call, and has a batch at some."""
 
     def __init__(self, *batches):
-        self.batches = list(batches)
+        self.left = list(batches)
 
     def next(self, timeout):
-        return self.batches.pop(0)
+        self.taken += 1
+        return self.left.pop(0)
 
 
 class ScriptedLink(Link):
@@ -26,37 +31,51 @@ class ScriptedLink(Link):
         super().__init__(Hosts(("localhost:1", "localhost:2"), 0))
         self.others, self.said = list(others), []
 
-    def agree(self, leave, ready, env_frames):
+    def sum(self, array):
+        leave, ready, frames = array.tolist()
         other = self.others.pop(0)
-        self.said.append((leave, ready, env_frames))
-        leave = leave or other == "leaves"
-        return leave, not leave and ready and other == "ready", env_frames + 1
+        self.said.append((leave, ready, frames))
+        return np.array([leave + (other == "leaves"), ready + (other == "ready"), frames])
 
 
 FIRST, SECOND = (Batch([name], np.zeros(1), np.ones(1)) for name in "ab")
 
 
 def test_a_batch_waits_for_another_host():
-    source, link = Scripted(FIRST, None, SECOND), ScriptedLink("waits", "waits", "ready", "ready", "ready")
-    for _ in range(2):
-        assert link.next(source, False, 0) == Round(None, False, 1, postponed=True)
-    assert link.next(source, False, 0) == Round(FIRST, False, 1), "with the progress of the first host"
-    assert link.next(source, False, 48) == Round(None, False, 49), "no batch here, and what was taken counts"
-    assert link.next(source, False, 96) == Round(SECOND, False, 97)
-    assert link.said == [(False, True, 0), (False, True, 0), (False, True, 0), (False, False, 48), (False, True, 96)]
+    link = ScriptedLink("waits", "waits", "ready", "ready", "ready")
+    frames = iter([0, 0, 0, 48, 96])
+    source = HostSource(link, Scripted(FIRST, None, SECOND), lambda: next(frames))
+    batches = source.batches(lambda: False)
+    found = [(next(batches), source.taken, link.env_frames) for _ in range(5)]
+    assert found == [
+        (None, 0, 0),
+        (None, 0, 0),  # what a waiting batch has taken doesn't count yet
+        (FIRST, 1, 0),
+        (None, 2, 48),  # no batch here, and what was taken counts
+        (SECOND, 3, 96),
+    ]
+    assert link.said == [(0, 1, 0), (0, 1, 0), (0, 1, 0), (0, 0, 48), (0, 1, 96)]
 
 
-@pytest.mark.parametrize(("leave", "other"), [(True, "ready"), (False, "leaves")])
-def test_hosts_leave_together(leave, other):
-    source, link = Scripted(FIRST), ScriptedLink("waits", other)
-    assert not link.next(source, False, 0).leave
-    assert link.next(source, leave, 0).leave
+@pytest.mark.parametrize(("leaves", "other"), [(True, "ready"), (False, "leaves")])
+def test_hosts_leave_together(leaves, other):
+    link, turns = ScriptedLink("waits", other), itertools.count()
+    batches = HostSource(link, Scripted(FIRST), lambda: 0).batches(lambda: leaves and next(turns) == 1)
+    assert [*batches] == [None]
     link.leave()
     assert len(link.said) == 2, "they have left already"
 
 
-def test_a_host_that_leaves_the_loop_tells_the_others_once():
-    link = ScriptedLink("waits")
-    link.leave()
-    link.leave()
-    assert link.said == [(True, False, 0)]
+@pytest.mark.parametrize("leaving", [GeneratorExit, KeyboardInterrupt, RuntimeError])
+def test_a_host_that_leaves_the_loop_tells_the_others_once_and_only_the_first_writes(leaving, tmp_path):
+    progress = Progress(1)
+    for kind, written in ((OtherSaver, 0), (HostSaver, leaving is not RuntimeError)):
+        link = ScriptedLink("waits")
+        saver = kind(link, str(tmp_path), Logs(), {}, progress)
+        with pytest.raises(leaving), saver.last_checkpoint():
+            raise leaving
+        if leaving is not RuntimeError:
+            link.leave()
+        assert link.said == [(1, 0, 0)] * (leaving is not RuntimeError)
+        saver.save_if_due()
+        assert len([*tmp_path.glob("checkpoints/*.npz")]) == written

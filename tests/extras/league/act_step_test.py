@@ -1,6 +1,8 @@
 """Opponents with frozen weights act in the batches of the learning agent."""
 
 import dataclasses
+from contextlib import ExitStack
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +10,10 @@ import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.experiment.sizes import Sizes
-from seed_rl.extras.league.players import LeaguePlayers
+from seed_rl.extras.league.games import with_league
 from seed_rl.extras.league.seats import Seats
 from seed_rl.extras.league.settings import League
-from seed_rl.inference.acting import Acting
+from seed_rl.runs.assembly import Assembly, Parts
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput
 from tests.support.counting import Counting
@@ -64,9 +66,11 @@ def an_experiment(share, sets=SETS):
 
 def make_acting(share, sets, logdir):
     experiment = an_experiment(share, sets)
-    players = LeaguePlayers(experiment.league, experiment, str(logdir), 1)
-    sizes = Sizes.of(experiment, WeightedAgent())
-    return Acting(WeightedAgent(), sizes, experiment.inference, seed=1, players=players)
+    assembly, parts = with_league(experiment.league, Assembly()), Parts(experiment, str(logdir), ExitStack())
+    parts.replicas = SimpleNamespace(inference_devices=("",))
+    parts.own, parts.agents, parts.seed = assembly.own(parts), [WeightedAgent()], 1
+    parts.sizes = Sizes.of(experiment, WeightedAgent())
+    return assembly.acting(parts, 0)
 
 
 def act(acting, env_ids, restarted, outputs):

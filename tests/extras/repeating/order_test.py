@@ -16,6 +16,7 @@ from seed_rl.extras.repeating.file import JournalError
 from seed_rl.extras.repeating.prescribed import OrderFailed, Replayed, Synchronous
 from seed_rl.extras.repeating.recording import Recorded
 from seed_rl.extras.repeating.segments import Differs
+from seed_rl.learner.progress import Counters
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused
@@ -52,12 +53,11 @@ def journal(tmp_path):
     for begin, acts in ((0, ((0, 1), (1,), (1, 0))), (1, ((0,), (1,)))):
         writer = file.Writer(path)
         order = Recorded(writer, START, Logs(digest_updates=1))
-        order.began(begin, 100 * begin, weights(begin))
+        order.begin(Counters(begin, env_frames=100 * begin), weights(begin))
         membership = order.membership(4, 7 + begin, 60.0, 1)
         order.batcher(0, 4, 0.0, 4)
         refresh(order)
         lease = membership.join([2, 2])
-        order.joined(lease)
         for update, numbers in enumerate(acts, begin + 1):
             act(order, *(lease.groups[number] for number in numbers))
             refresh(order)
@@ -137,12 +137,16 @@ def test_a_replay_ends_with_its_segment_or_before(journal):
     first, _ = segments.load(journal)
     for until, is_before in ((None, False), (9, False), (1, True)):
         replayed = Replayed(first, until)
-        assert [replayed.ended(*at) for at in ((0, 100), (1, 99), (1, 100))] == [False, is_before, True]
+        assert not replayed.ended(), "the learner has not begun"
+        replayed.begin(counters := Counters(), weights(0))
+        for updates, frames, ended in ((0, 100, False), (1, 99, is_before), (1, 100, True)):
+            counters.learner_updates, counters.env_frames = updates, frames
+            assert replayed.ended() == ended
 
 
 def test_a_replay_that_begins_elsewhere_differs(journal):
     with pytest.raises(Differs, match=r"continues from update and frame \(1, 100\), its replay from \(1, 96\)"):
-        Replayed(segments.load(journal)[1]).began(1, 96, weights(1))
+        Replayed(segments.load(journal)[1]).begin(Counters(1, env_frames=96), weights(1))
 
 
 def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(journal):
@@ -239,12 +243,11 @@ def test_only_packages_of_the_runs_own_suite_have_to_be_the_same(tmp_path):
         todo("gym/any", "Gym.id = 'Pendulum-v1'", "Gym.envpool = True")
 
 
-def test_a_journal_names_no_place_but_that_of_the_weights_that_a_run_began_with(tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "deterministic", lambda threads: START["machine"])
+def test_a_journal_names_no_place_but_that_of_the_weights_that_a_run_began_with(tmp_path):
     places = ["Logs.wandb_project = 'my/secret'", "Experiment.init_from = 'runs/one'"]
     experiment = config_files.load(["catch/vtrace"], places)
-    order = recording.repeatable(experiment, str(tmp_path), record=True, synchronous=False)
-    order.began(0, 0, weights(0))
+    order = recording.new_order(experiment, str(tmp_path), START["machine"], record=True, synchronous=False)
+    order.begin(Counters(), weights(0))
     order.close()
     (segment,) = segments.load(str(tmp_path / file.NAME))
     settings = segment.start["settings"]
@@ -258,7 +261,7 @@ def test_a_replay_computes_in_what_auto_stood_for(tmp_path, monkeypatch):
     start = {**START, "settings": settings, "machine": {**START["machine"], "dtype": "mixed_bfloat16"}}
     writer = file.Writer(str(tmp_path / file.NAME))
     order = Recorded(writer, start, Logs())
-    order.began(0, 0, weights(0))
+    order.begin(Counters(), weights(0))
     refresh(order)
     order.learned(Logs().digest_updates, weights(1))
     order.close()

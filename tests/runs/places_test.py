@@ -3,21 +3,21 @@
 import pytest
 
 from seed_rl.api import CannotUse, ConfigError, open_run
-from seed_rl.runs import keepers
+from seed_rl.runs import run
 from seed_rl.weights import policy_sources
 
 
-def test_without_a_neighbour_that_knows_it_a_url_is_refused(monkeypatch):
-    for module in (keepers, policy_sources):
+def test_without_a_neighbour_that_knows_it_a_url_is_refused(small_catch, monkeypatch):
+    for module in (run, policy_sources):
         monkeypatch.setattr(module, "declared", lambda group: [])
     with pytest.raises(
         CannotUse, match="^gs://a/run is a URL, and nothing here can keep a run there: expected a local"
     ):
-        keepers.working_directory("gs://a/run", 30.0)
+        run.Run(small_catch, "gs://a/run").__enter__()
     with (
         pytest.raises(ConfigError, match="^gs://a/run is a URL, and nothing here can read a run from it"),
         open_run("gs://a/run"),
     ):
         pass
-    with keepers.working_directory("runs/a", 30.0) as directory, open_run("runs/a") as found:
+    with run.Run(small_catch, "runs/a").directory() as directory, open_run("runs/a") as found:
         assert directory == found == "runs/a"

@@ -1,10 +1,9 @@
-"""The rounds of a lone learner, and the frames counted in them."""
+"""The batches of a lone learner, and the frames counted with them."""
 
 from types import SimpleNamespace
 
 import numpy as np
 
-from seed_rl.learner.peers import ALONE
 from seed_rl.learner.progress import Counters, StepCounter
 from seed_rl.learner.sources import Batch, Source
 
@@ -31,9 +30,9 @@ def test_each_unroll_is_counted_once_however_often_it_is_replayed():
     source = Scripted((2, None), (3, "a"), (0, "b"), (0, None), (1, "c"), taken=7)  # restored with 7, counted before
     counters, of_two, found = Counters(agent_steps=28, env_frames=84), Counters(), []
     taken, taken_by_two = StepCounter(source, EXPERIMENT, 1), StepCounter(source, EXPERIMENT, 2)
+    batches = source.batches(lambda: len(found) == 5)
     for _ in range(5):
-        batch, leave, env_frames, _ = ALONE.next(source, False, counters.env_frames)
-        assert not leave
+        env_frames, batch = counters.env_frames, next(batches)
         taken.count(counters)
         found.append((batch and batch.parts[0], counters.agent_steps, env_frames))
         assert counters.env_frames == 3 * counters.agent_steps
@@ -41,4 +40,4 @@ def test_each_unroll_is_counted_once_however_often_it_is_replayed():
     assert found == [(None, 36, 84), ("a", 48, 108), ("b", 48, 144), (None, 48, 144), ("c", 52, 144)]
     taken_by_two.count(of_two)
     assert of_two.agent_steps == 2 * (52 - 28), "as many on the other host"
-    assert ALONE.next(source, True, counters.env_frames) == (None, True, 156, False), "and takes no more"
+    assert [*batches] == [], "and takes no more"
