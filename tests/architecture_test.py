@@ -29,7 +29,8 @@ LAYERS = (
     ("seed_rl.envs.*",),  # suites
     ("seed_rl.transport",),
     ("seed_rl.actor",),
-    ("seed_rl.agents", "seed_rl.agents.base", "seed_rl.agents.config"),
+    ("seed_rl.agents", "seed_rl.agents.base"),
+    ("seed_rl.agents.config",),
     ("seed_rl.agents.epsilon", "seed_rl.agents.transitions"),
     ("seed_rl.agents.actor_critic",),
     ("seed_rl.agents.*",),
@@ -71,7 +72,6 @@ WITHOUT_TENSORFLOW = (
     "seed_rl.experiment.config_files",
     "seed_rl.experiment.experiment",
     "seed_rl.experiment.saved_config",
-    "seed_rl.learner.peers",
     "seed_rl.__main__",
 )
 """Loaded in actors, or before the learner is known to be needed."""
@@ -104,15 +104,9 @@ def room_of(module: str) -> Room | None:
 
 
 def imports(source: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of every import in a module, in functions too; `from a import b` is `a.b`.
-
-    Those inside `if TYPE_CHECKING:` never run, and are left out.
-    """
-    nodes = list(ast.walk(ast.parse(source)))
-    guards = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    never_run = {inner for guard in guards for inner in ast.walk(guard)}
-    for node in nodes:
-        if isinstance(node, ast.Import | ast.ImportFrom) and node not in never_run:
+    """Line and full name of every import in a module, late ones and those for types too; `from a import b` is `a.b`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
             origin = f"{'.' * node.level}{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
             yield from ((node.lineno, f"{origin}{alias.name}") for alias in node.names)
 
@@ -180,6 +174,28 @@ def test_every_module_keeps_to_its_layer():
         for sentence in violations(path.read_text(encoding="utf-8"), module)
     ]
     assert not wrong, "\n".join(["", *wrong])
+
+
+def test_no_modules_import_each_other():
+    modules = project_modules()
+    graph = {
+        module: {found for _, name in imports(path.read_text(encoding="utf-8")) if (found := _module(name, modules))}
+        for module, path in modules.items()
+    }
+    for module in graph:
+        graph[module].discard(module)
+    while free := {module for module, others in graph.items() if not others}:  # what imports nothing that is left
+        graph = {module: others - free for module, others in graph.items() if module not in free}
+    while unused := graph.keys() - {other for others in graph.values() for other in others}:
+        graph = {module: others for module, others in graph.items() if module not in unused}
+    assert graph == {}, "these import each other, late or for types"
+
+
+def _module(name: str, modules: dict[str, pathlib.Path]) -> str | None:
+    """The module that an import names, or that has what it names."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def test_layers_name_only_what_exists():

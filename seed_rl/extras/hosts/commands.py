@@ -1,15 +1,22 @@
 """The flags that make `train` and `learner` one of several learner hosts."""
 
+from __future__ import annotations
+
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import RunOption
 from seed_rl.errors import UsageError
-from seed_rl.extras.hosts.hosts import Hosts
+from seed_rl.extras.hosts.hosts import Hosts, meet
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
+
+if TYPE_CHECKING:
+    from seed_rl.runs.assembly import Assembly
 
 
 @contextlib.contextmanager
@@ -23,8 +30,26 @@ def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
     if addresses:
         with explained(UsageError, "--learner_hosts", ValueError):
             hosts = Hosts(addresses, index, values.trusted_network)
-        hosts.join(run)
+        join(hosts, run)
     yield
+
+
+def join(hosts: Hosts, run: Run) -> None:
+    """Make a run one of some hosts before it is opened; all but the first write into their own subdirectories.
+
+    Opened, the run also raises what `hosts.meet` and `collectives.connect` do.
+    """
+
+    def change(assembly: Assembly) -> Assembly:
+        from seed_rl.extras.hosts.together import with_hosts
+
+        return with_hosts(hosts, run.experiment, assembly)
+
+    run.index, run.learners = hosts.index, hosts.count
+    run.meet = functools.partial(meet, hosts)
+    run.changes.append(change)
+    if hosts.index:
+        run.logdir = os.path.join(run.logdir, f"host-{hosts.index}")
 
 
 OPTION = RunOption(

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import os
 import socket
 import time
-from typing import TYPE_CHECKING
 
 from seed_rl.errors import Failure
-from seed_rl.runs.run import Run
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
-
-if TYPE_CHECKING:
-    from seed_rl.runs.assembly import Assembly
 
 _log = logging.getLogger(__name__)
 
@@ -72,28 +66,6 @@ class Hosts:
     def name(self, index: int) -> str:
         """Name a host for people."""
         return f"learner host {index} ({self.addresses[index]})"
-
-    def join(self, run: Run) -> None:
-        """Make a run one of these hosts before it is opened; all but the first write into their own subdirectories.
-
-        What the run raises then, in addition:
-
-        Raises:
-          AddressError: this host can't listen at its address, or not at that alone.
-          ConfigError: the settings differ, or TensorFlow has been used before.
-          HostLost: a host did not come, or is gone.
-        """
-
-        def change(assembly: Assembly) -> Assembly:
-            from seed_rl.extras.hosts.together import with_hosts
-
-            return with_hosts(self, run.experiment, assembly)
-
-        run.index, run.learners = self.index, self.count
-        run.meet = functools.partial(meet, self)
-        run.changes.append(change)
-        if self.index:
-            run.logdir = os.path.join(run.logdir, f"host-{self.index}")
 
 
 def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:

@@ -1,17 +1,11 @@
 """Settings of a league: past policies of a run as opponents in its games."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import gin
 
-from seed_rl.runs.run import Run
 from seed_rl.settings import Count, OneOf, Settings, UnitInterval
-
-if TYPE_CHECKING:
-    from seed_rl.runs.assembly import Assembly
 
 UNIFORM, NEWEST, PRIORITIZED = "uniform", "newest", "prioritized"
 
@@ -37,18 +31,3 @@ class League(Settings):
     """Interval between new members, learner updates. With each, one of the sets is redrawn."""
     most_members: Count = 64
     """Number of members above which every second one leaves, and the interval doubles."""
-
-
-def join(run: Run) -> None:
-    """Let the opponents of a run, whose experiment may name a `League`, be its past policies."""
-
-    if not isinstance(league := run.experiment.league, League):
-        return
-
-    def change(assembly: Assembly) -> Assembly:
-        from seed_rl.extras.league.games import with_league
-
-        return with_league(league, assembly)
-
-    run.is_alone = "a league"
-    run.changes.append(change)
