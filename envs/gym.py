@@ -18,7 +18,7 @@ from seed_rl.envs.checks import Checked, sentences_of
 from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.workers import WorkersVectorEnv
-from seed_rl.envs.vector.wrappers import SameStep, sendable
+from seed_rl.envs.vector.wrappers import sendable
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.system.files import explained
@@ -101,11 +101,6 @@ class Gym(EnvConfig):
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         options = json.loads(self.options) | more_options
         env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
-        mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        if mode == AutoresetMode.NEXT_STEP:
-            env = SameStep(env)
-        elif mode != AutoresetMode.SAME_STEP:
-            raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
         return sendable(env, self.id, self.keys, self.frame_size, self.grayscale)
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
