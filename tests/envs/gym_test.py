@@ -1,5 +1,7 @@
 """Gymnasium's environments as a suite: each vectorization, each kind of space, and where episodes end."""
 
+import re
+
 import cv2
 import numpy as np
 import pytest
@@ -69,6 +71,20 @@ def test_episodes_end_as_the_mode_of_autoreset_says(make, name, vectorization, e
         np.testing.assert_array_equal(before, copy, err_msg="observations are never overwritten")
         np.testing.assert_array_equal(np.column_stack([observation[:, 1:], reward, done, last]), [row] * 3)
         assert observation[:, 0].tolist() == ([5, 6, 7] if row[0] == 0 else [-1] * 3), "others have no seed"
+
+
+@pytest.mark.filterwarnings("ignore:.*missing AutoresetMode metadata")
+def test_a_vector_environment_that_declares_no_autoreset_is_refused_with_the_line_to_add(make):
+    line = '`metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}`'
+    with pytest.raises(
+        CannotBuild, match=f":Five-v0 must declare .*, got autoreset mode None: .* line {re.escape(line)}"
+    ):
+        Gym(f"{MODULE}:Five-v0").make(2)
+    steps = Steps(make(Gym(f"{MODULE}:FiveDeclared-v0"), 2), shows_last=True)
+    outputs = [steps.reset(seed=1), *(steps.step(np.zeros(2, np.int32)) for _ in range(6))]
+    assert [output.observation[:, 0].tolist() for output in outputs] == [[n] * 2 for n in (0, 1, 2, 3, 4, 0, 1)]
+    assert [output.reward.tolist() for output in outputs] == [[n] * 2 for n in (0, 0, 0, 0, 0, 1, 0)]
+    assert [output.done.tolist() for output in outputs] == [[n] * 2 for n in (1, 0, 0, 0, 0, 1, 0)]
 
 
 def test_an_action_is_repeated_until_an_episode_ends(make):
@@ -257,6 +273,10 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
         (
             Gym("Nope-v1"),
             "Nope-v1 can't be made: Environment `Nope` doesn't exist.*; an id of a package has its module",
+        ),
+        (
+            Gym(f"{MODULE}:FiveDeclared-v0", wrappers=("gymnasium.wrappers:FlattenObservation",)),
+            r"Gym.wrappers must be \(\) with the vector version of .*FiveDeclared-v0: they wrap single ones",
         ),
         (Gym("Pendulum-v1", vectorization="vector_entry_point"), "Pendulum-v1 can't be made: .* vector entry point"),
         (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "can't be made: .* argument 'wheels'"),
