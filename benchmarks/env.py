@@ -18,7 +18,8 @@ from benchmarks import flags
 from benchmarks.report import median
 from benchmarks.timing import spread
 from seed_rl.envs import registry
-from seed_rl.envs.base import CannotBuild, EnvConfig, random_play
+from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.text import columns
 from seed_rl.specs import EnvDescription

@@ -103,8 +103,8 @@ class Atari(EnvConfig):
         """Height and width of the console's screen, 210 x 160 in most games."""
         return _console(self.game).getScreenDims()
 
-    def _make(self, num_envs: int, size: tuple[int, int], **options: Any) -> ale_py.AtariVectorEnv:
-        return ale_py.AtariVectorEnv(
+    def _make(self, num_envs: int, size: tuple[int, int], **options: Any) -> gymnasium.vector.VectorEnv:
+        return _Consoles(
             self.game,
             num_envs,
             img_height=size[0],
@@ -122,6 +122,12 @@ class Atari(EnvConfig):
             life_loss_info=self.terminal_on_life_loss,
             **{"grayscale": self.grayscale, **options},
         )
+
+
+class _Consoles(ale_py.AtariVectorEnv):
+    """ale-py's vector environment, with a dictionary of its own to write into: not that of all vector environments."""
+
+    metadata: ClassVar[dict[str, Any]] = {}
 
 
 def games() -> list[str]:

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium
@@ -21,7 +21,6 @@ from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import described
 from seed_rl.settings import Settings
 from seed_rl.specs import LEGAL_ACTIONS, ActionSpec, ContinuousSpec, EnvDescription, EnvSpec, MixedSpec, choices_of
-from seed_rl.types import EnvOutput
 
 
 class CannotBuild(UsageError):
@@ -118,7 +117,10 @@ class EnvConfig(Settings, abc.ABC):
 
     @abc.abstractmethod
     def make(self, num_envs: int) -> VectorEnv:
-        """Build `num_envs` environments, or rows of `players`, with SAME_STEP autoreset and spaces as in `spec`."""
+        """Build `num_envs` environments, or rows of `players`, with spaces as in `spec`, that reset themselves.
+
+        Their metadata declare SAME_STEP or NEXT_STEP autoreset.
+        """
 
     def spec(self) -> EnvSpec:
         """Observations and actions of one environment or player; by default, builds one to find out."""
@@ -201,29 +203,20 @@ class ObservationPictures(Watchable):
         return self._to_colours(np.asarray((observation[self._name] if self._name else observation)[0]))
 
 
-def reset(env: VectorEnv, seed: int | None) -> EnvOutput:
-    """Start a run of B environments; in its first output, an episode begins in every environment."""
-    observation, _ = env.reset(seed=seed)
-    nowhere = np.zeros(env.num_envs, bool)
-    return EnvOutput(np.zeros(env.num_envs, np.float32), ~nowhere, nowhere, observation)
+def autoreset_mode(env: VectorEnv, name: str = "a vector environment") -> AutoresetMode:
+    """How environments that are called `name` in messages reset themselves: SAME_STEP or NEXT_STEP.
 
-
-def step(env: VectorEnv, actions: np.ndarray) -> EnvOutput:
-    """Step B environments with SAME_STEP autoreset, ignoring last observations of truncated episodes in `info`."""
-    observation, reward, terminated, truncated, info = env.step(actions)
-    return EnvOutput(as_float32(reward), *ends_of(terminated, truncated, info), observation)
-
-
-@np.errstate(over="ignore")
-def as_float32(values: Any) -> np.ndarray:
-    """Convert rewards to float32, too large ones to infinity."""
-    return np.asarray(values, np.float32)
-
-
-def ends_of(terminated: np.ndarray, truncated: np.ndarray, info: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """`done` and `last`, bool [B], of a step; no output is the `last` unless `SameStep` shows last observations."""
-    done, ended = terminated | truncated, info.get("ended")
-    return (done, np.zeros_like(done)) if ended is None else (done | ended[0], ended[0] | ended[1])
+    Raises:
+      CannotBuild: they don't declare it, or don't reset themselves.
+    """
+    mode = (env.metadata or {}).get("autoreset_mode")
+    if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
+        line = 'metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}'
+        raise CannotBuild(
+            f"{name} must declare how it resets its environments, got autoreset mode {mode}: its class needs the line "
+            f"`{line}` if the step that ends an episode returns the first observation of the next one, else NEXT_STEP"
+        )
+    return mode
 
 
 def spec_of(env: VectorEnv) -> EnvSpec:
@@ -265,14 +258,6 @@ def random_actions(
     if isinstance(spec, ContinuousSpec):
         return rng.uniform(spec.low, spec.high, shape).astype(np.float32)
     return rng.integers(spec.n, size=shape).astype(np.int32)
-
-
-def random_play(env: VectorEnv, spec: EnvSpec, seed: int = 0) -> Iterator[EnvOutput]:
-    """Yield the outputs of a reset, and then of endless steps with random legal actions; see `step`."""
-    rng, output = np.random.default_rng(seed), reset(env, seed)
-    while True:
-        yield output
-        output = step(env, random_actions(spec.action, rng, env.num_envs, legal_actions(spec, output.observation)))
 
 
 def _is_picture(space: gymnasium.Space[Any]) -> bool:

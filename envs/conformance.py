@@ -5,16 +5,16 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.base import EnvConfig, legal_actions, random_actions, random_play, spec_of
+from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.envs.registry import from_description
+from seed_rl.envs.vector.steps import outputs, random_play, random_policy
 
 
 def check_suite(config: EnvConfig, steps: int) -> None:
     """Assert that a config builds vector environments as `EnvConfig` promises.
 
-    Spaces and dtypes must be as declared, autoreset must be SAME_STEP, seeds must determine episodes, also in
+    Spaces and dtypes must be as declared, environments must reset themselves, seeds must determine episodes, also in
     used environments, different seeds give different ones, and the description must build an equal config.
 
     Args:
@@ -31,25 +31,22 @@ def check_suite(config: EnvConfig, steps: int) -> None:
     assert not all(map(np.array_equal, first, third)), "a different seed gave the same episode"
     with closing(config.make(2 * config.players)) as env:
         assert spec_of(env) == spec
-        assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
 
 
 def _play(config: EnvConfig, seed: int, steps: int, used: bool) -> tuple[list[np.ndarray], bool]:
     """Step three environments or games, new or used; return copies of all their results, and whether one ended."""
-    num_envs, spec, rng = 3 * config.players, config.spec(), np.random.default_rng(0)
+    num_envs, spec = 3 * config.players, config.spec()
     with closing(config.make(num_envs)) as env:
         if used:
             list(itertools.islice(random_play(env, spec, seed + 1), 4))
-        observation, _ = env.reset(seed=seed)
-        history, any_ended = _tensors(observation), False
-        for _ in range(steps):
-            actions = random_actions(spec.action, rng, num_envs, legal_actions(spec, observation))
-            observation, reward, terminated, truncated, _ = env.step(actions)
-            assert env.observation_space.contains(observation)
-            assert reward.shape == terminated.shape == truncated.shape == (num_envs,)
-            assert terminated.dtype == truncated.dtype == np.bool_
-            history += [*_tensors(observation), *map(np.array, (reward, terminated, truncated))]
-            any_ended |= bool((terminated | truncated).any())
+        history: list[np.ndarray] = []
+        any_ended = False
+        for output in itertools.islice(outputs(env, random_policy(spec), seed), 1 + steps):
+            assert env.observation_space.contains(output.observation)
+            assert output.reward.shape == output.done.shape == output.last.shape == (num_envs,)
+            assert output.done.dtype == output.last.dtype == np.bool_
+            any_ended |= bool(history and (output.done | output.last).any())
+            history += [*_tensors(output.observation), *map(np.array, output[:3])]
         return history, any_ended
 
 

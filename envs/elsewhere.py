@@ -21,6 +21,7 @@ from gymnasium.vector import VectorEnv
 
 from seed_rl.envs import base
 from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, UniformVectorEnv, Watchable
+from seed_rl.envs.vector.steps import random_play
 from seed_rl.specs import ArraySpec, EnvSpec, choices_of
 from seed_rl.system import children
 from seed_rl.system.files import explained
@@ -85,7 +86,7 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
     Raises:
       CannotBuild: an output does not match the spec, or is not finite.
     """
-    for output in base.random_play(env, spec):
+    for output in random_play(env, spec):
         tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
         parts = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
         for subject, values, part in [*parts, ("reward", output.reward, ArraySpec((), "float32"))]:
@@ -151,8 +152,8 @@ class _Elsewhere(UniformVectorEnv):
         return self._ask("reset", seed), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all environments; `info` says only what `SameStep` adds to it."""
-        return self._ask("step", actions)
+        """Step all environments, without `info`."""
+        return *self._ask("step", actions), {}
 
     def picture(self, observation: Any) -> np.ndarray:
         """Draw the current state of a `Watchable`."""
@@ -203,10 +204,9 @@ def serve(descriptor: int) -> None:
 
 def _answer(env: Any, what: str, *arguments: Any) -> Any:
     if what == "make":
-        return env.num_envs, env.single_observation_space, env.single_action_space, env.metadata["autoreset_mode"]
+        return env.num_envs, env.single_observation_space, env.single_action_space, base.autoreset_mode(env)
     if what == "reset":
         return env.reset(seed=arguments[0])[0]
     if what == "step":
-        *outputs, info = env.step(arguments[0])
-        return *outputs, {name: info[name] for name in ("ended",) if name in info}
+        return env.step(arguments[0])[:4]
     return env.picture(arguments[0])

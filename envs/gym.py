@@ -18,7 +18,7 @@ from seed_rl.envs.checks import Checked, sentences_of
 from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.workers import WorkersVectorEnv
-from seed_rl.envs.vector.wrappers import SameStep, sendable
+from seed_rl.envs.vector.wrappers import sendable
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.system.files import explained
@@ -37,7 +37,8 @@ class Gym(EnvConfig):
     `--import_module` for that), as in `minigrid:MiniGrid-DoorKey-5x5-v0`; with `envpool`, an EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: environments step in sequence in the actor; `async`: one process per environment; `vector_entry_point`:
-    the environment's own vector implementation; if that has a fixed size, set `Actors.envs_per_group` to it."""
+    the environment's own vector implementation, also used for an id that has no other; if that has a fixed size, set
+    `Actors.envs_per_group` to it."""
     envpool: bool = False
     """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
     options: Annotated[str, JsonObject()] = "{}"
@@ -62,8 +63,8 @@ class Gym(EnvConfig):
         if taken := own.intersection(json.loads(self.options)):
             raise ValueError(f"Gym.options must not set {min(taken)!r}, which has its own setting or none")
         object.__setattr__(self, "wrappers", tuple(map(_wrapper_text, self.wrappers)))
-        if self.wrappers and (self.envpool or self.vectorization == "vector_entry_point"):
-            raise ValueError("Gym.wrappers must be () with Gym.envpool and 'vector_entry_point': they wrap single ones")
+        if self.wrappers and self.envpool:
+            raise ValueError("Gym.wrappers must be () with Gym.envpool: they wrap single environments")
         if self.id.startswith("ALE/") and not self.envpool:
             raise ValueError(
                 f"Gym.id must be of another suite: {self.id} is a game of Atari, as in --gin_file=atari/vtrace_fast "
@@ -101,18 +102,17 @@ class Gym(EnvConfig):
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         options = json.loads(self.options) | more_options
         env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
-        mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        if mode == AutoresetMode.NEXT_STEP:
-            env = SameStep(env)
-        elif mode != AutoresetMode.SAME_STEP:
-            raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
         return sendable(env, self.id, self.keys, self.frame_size, self.grayscale)
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()
-        if self.vectorization == "vector_entry_point":
+        if self.vectorization == "vector_entry_point" or _is_vector_only(self.id):
+            if self.wrappers:
+                raise CannotBuild(
+                    f"Gym.wrappers must be () with the vector version of {self.id}: they wrap single ones"
+                )
             with sentences_of(self.id):
-                return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
+                return gymnasium.make_vec(self.id, num_envs, vectorization_mode="vector_entry_point", **options)
         make = functools.partial(_make_one, self.id, options, self.wrappers)
         names = [one_of(index, num_envs, self.id) for index in range(num_envs)]
         checked = [functools.partial(Checked, make, name) for name in names]
@@ -120,6 +120,16 @@ class Gym(EnvConfig):
             with explained(CannotBuild, f"{self.id} can't have a process for each environment", ValueError):
                 return WorkersVectorEnv(checked, self.id)
         return SyncVectorEnv(checked, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def _is_vector_only(env_id: str) -> bool:
+    """Whether an environment has a vector version and no other."""
+    module, _, name = env_id.rpartition(":")
+    with sentences_of(env_id):
+        if module:
+            importlib.import_module(module)
+    spec = gymnasium.registry.get(name)
+    return spec is not None and spec.entry_point is None
 
 
 def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> gymnasium.Env:

@@ -26,6 +26,7 @@ LAYERS = (
     ("seed_rl.envs.registry", "seed_rl.envs.references"),
     ("seed_rl.envs.vector",),
     ("seed_rl.envs.conformance", "seed_rl.envs.checks", "seed_rl.envs.elsewhere"),
+    ("seed_rl.envs.show",),
     ("seed_rl.envs.*",),  # suites
     ("seed_rl.transport",),
     ("seed_rl.actor",),

@@ -10,7 +10,7 @@ from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watch
 from seed_rl.envs.football.maps import PackedMaps, newest_in_colours
 from seed_rl.envs.vector import pool
 from seed_rl.envs.vector.games import GamesVectorEnv
-from seed_rl.envs.vector.wrappers import RepeatedActions, SameStep
+from seed_rl.envs.vector.wrappers import RepeatedActions
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -114,7 +114,7 @@ class Football(EnvConfig):
     def _make(self, num_envs: int) -> VectorEnv:
         if self.backend == "envpool":
             env = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
-            return PackedMaps(SameStep(env), "checkpoints" in self.rewards)
+            return PackedMaps(env, "checkpoints" in self.rewards)
         try:
             from seed_rl.envs.football.engine import FootballGame
         except ImportError as error:

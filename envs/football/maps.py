@@ -84,6 +84,8 @@ class CheckpointRewards:
 class PackedMaps(VectorWrapper):
     """Stacks EnvPool's maps, uint8 [E, H, W, 4] of 0 and 255, into uint16 [E, H, W]; may add `CheckpointRewards`.
 
+    Both have NEXT_STEP autoreset.
+
     EnvPool reports neither the active player nor the ball's exact position, so a checkpoint is collected when any
     player of the left team has the ball, at the position of the ball's pixel.
     """
@@ -97,27 +99,31 @@ class PackedMaps(VectorWrapper):
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self._checkpoints = CheckpointRewards(env.num_envs) if checkpoints else None
         self._stacked = np.zeros((env.num_envs, height, width), np.uint16)
+        self._ended = np.zeros(env.num_envs, bool)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Start new matches."""
         maps, _ = self.env.reset(seed=seed, options=options)
-        self._stacked = first_map(_pack(maps))
-        if self._checkpoints:
-            self._checkpoints.begin(np.ones(self.num_envs, bool))
-        return self._stacked, {}
+        self._ended = np.zeros(self.num_envs, bool)
+        return self._stack(maps, ~self._ended), {}
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all matches."""
         maps, reward, terminated, truncated, info = self.env.step(actions)
-        newest, done = _pack(maps), terminated | truncated
+        begins, self._ended = self._ended, terminated | truncated
         if self._checkpoints:
             score = np.round(reward).astype(int)
             has_ball = np.asarray(info["ball_owned_team"]).reshape(-1) == LEFT_TEAM
-            reward = reward + self._checkpoints.step(score, _ball(maps), has_ball & ~done)
-            self._checkpoints.begin(done)
-        stacked = stack_map(self._stacked, newest)
-        self._stacked = np.where(done[:, None, None], first_map(newest), stacked)
-        return self._stacked, reward, done, np.zeros_like(done), {}  # a match ends with its time, as in the engine
+            reward = reward + self._checkpoints.step(score, _ball(maps), has_ball & ~begins)
+        stacked = self._stack(maps, begins)
+        return stacked, reward, self._ended, np.zeros(self.num_envs, bool), {}  # a match ends with its time
+
+    def _stack(self, maps: np.ndarray, begins: np.ndarray) -> np.ndarray:
+        newest = _pack(maps)
+        if self._checkpoints:
+            self._checkpoints.begin(begins)
+        self._stacked = np.where(begins[:, None, None], first_map(newest), stack_map(self._stacked, newest))
+        return self._stacked
 
 
 def _pack(maps: np.ndarray) -> np.ndarray:

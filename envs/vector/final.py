@@ -1,5 +1,5 @@
-"""The last observations of episodes and numbers about them, which SAME_STEP environments return in `info`, and wrappers
-that convert observations.
+"""The last observations of episodes and numbers about them, which environments return in `info`, and wrappers that
+convert observations.
 
 An observation of E environments is an array [E, ...] or a dictionary of such arrays.
 """
@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array
+
+from seed_rl.envs.base import autoreset_mode
 
 _MOST_NUMBERS = 32  # about an episode
 _NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
@@ -35,15 +37,14 @@ def numbers_of(info: Any) -> dict[str, float]:
     return dict(itertools.islice(found.items(), _MOST_NUMBERS))
 
 
-def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int, str, float]]:
+def final_numbers(final: Any, ended: np.ndarray) -> list[tuple[int, str, float]]:
     """Numbers about the episodes that have just ended: index of the environment, name and value.
 
     Args:
-      info: a step's info. Its `final_info` has arrays [E] by name, and masks of their valid elements as `_name`;
-        everything else in it is ignored.
+      final: a dictionary with arrays [E] by name, and masks of their valid elements as `_name`: the info of a step with
+        NEXT_STEP autoreset, or its `final_info` with SAME_STEP. Everything else is ignored.
       ended: bool [E], whether an episode ended.
     """
-    final: Any = info.get("final_info")
     found = []
     for index in np.flatnonzero(ended) if isinstance(final, Mapping) else ():
         arrays = {name: v for name, v in final.items() if isinstance(v, np.ndarray) and v.shape[:1] == ended.shape}
@@ -58,8 +59,8 @@ def final_observations(env: VectorEnv, info: Mapping[str, Any], which: np.ndarra
 
     Args:
       env: the vector environment, after a step.
-      info: the step's info. Its `final_obs` is an observation [E, ...], or an array of E objects, as in Gymnasium's own
-        vector environments.
+      info: the info of a step with SAME_STEP autoreset. Its `final_obs` is an observation [E, ...], or an array of E
+        objects, as in Gymnasium's own vector environments.
       which: int [n]: the environments whose episodes have ended.
 
     Returns:
@@ -90,10 +91,15 @@ def replaced(observation: Any, which: np.ndarray, new: Any) -> Any:
 
 
 class ConvertedVectorEnv(VectorWrapper, abc.ABC):
-    """SAME_STEP environments whose observations are converted, also the last ones of truncated episodes.
+    """Environments whose observations are converted, also the last ones of truncated episodes in `info`.
 
     A subclass sets the spaces.
     """
+
+    def __init__(self, env: VectorEnv):
+        super().__init__(env)
+        self._is_late = autoreset_mode(env) == AutoresetMode.NEXT_STEP
+        self._nowhere = np.zeros(env.num_envs, bool)
 
     @abc.abstractmethod
     def converted(self, observation: Any, ended: np.ndarray) -> Any:
@@ -111,13 +117,12 @@ class ConvertedVectorEnv(VectorWrapper, abc.ABC):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes."""
         observation, info = self.env.reset(seed=seed, options=options)
-        return self.converted(observation, np.zeros(self.num_envs, bool)), info
+        return self.converted(observation, self._nowhere), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all environments with actions [E, ...]."""
         observation, reward, terminated, truncated, info = self.env.step(self.own_actions(actions))
-        ended = info["ended"].any(axis=0) if "ended" in info else np.zeros(self.num_envs, bool)  # by `SameStep`
-        observation = self.converted(observation, ended)
+        observation = self.converted(observation, terminated | truncated if self._is_late else self._nowhere)
         if "final_obs" in info and truncated.any():
             which = np.flatnonzero(truncated)
             last = self.converted(final_observations(self.env, info, which), np.ones(len(which), bool))

@@ -26,7 +26,7 @@ def packed(env: VectorEnv, name: str = "an environment") -> VectorEnv:
     Steps raise EnvironmentFailed if an environment allows no action, except at the end of an episode.
 
     Args:
-      env: SAME_STEP environments with spaces as of `FlatVectorEnv`. Their masks, `action_mask` or the parts of it, have
+      env: environments with spaces as of `FlatVectorEnv`. Their masks, `action_mask` or the parts of it, have
         N values, or one for each combination of K choices, which then become a single choice.
       name: name of the environments in messages.
 

@@ -1,4 +1,4 @@
-"""Wrappers for vector environments: SAME_STEP autoreset, repeated actions, flat spaces."""
+"""Wrappers for vector environments: repeated actions, flat spaces."""
 
 import functools
 import re
@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from seed_rl.envs.base import CannotBuild, spec_of
+from seed_rl.envs.base import CannotBuild, autoreset_mode, spec_of
 from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
@@ -30,50 +30,23 @@ _SENT_AS = {
 _NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
 
 
-class SameStep(VectorWrapper):
-    """Converts NEXT_STEP autoreset to SAME_STEP.
-
-    With NEXT_STEP, the step that ends an episode returns its last observation, and the following step ignores its
-    action and returns the first observation of the next episode. This wrapper reports the end in that following step,
-    so the old episode becomes one step longer; the extra step has zero reward and the numbers of the episode in
-    `final_info`. `info["ended"]`, bool [2, E], says without delay which episodes were terminated and which truncated.
-    """
-
-    def __init__(self, env: VectorEnv):
-        super().__init__(env)
-        self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
-        self._ended = np.zeros((2, env.num_envs), bool)
-        self._final: dict[str, Any] = {}  # the info of the previous step
-
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start new episodes."""
-        self._ended = np.zeros((2, self.num_envs), bool)
-        return self.env.reset(seed=seed, options=options)
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all environments; ends are reported one step late."""
-        observation, reward, terminated, truncated, info = self.env.step(actions)
-        ended, self._ended = self._ended, np.array([terminated, truncated & ~terminated], bool)
-        final, self._final = self._final, info
-        return observation, reward, ended[0], ended[1], {**info, "ended": self._ended, "final_info": final}
-
-
 class RepeatedActions(VectorWrapper):
-    """Repeats each action and adds up the rewards.
+    """Repeats each action and adds up the rewards, with SAME_STEP autoreset.
 
     All environments step together: one whose episode ends before the last repetition takes the action `idle` in its
     next episode for the rest of them, and the rewards and ends of these steps are ignored. `info` is that of the last
-    repetition, but for the last observations and the numbers of episodes, which are those of all that have ended.
+    repetition, but for the last observations and the numbers of episodes, which are those of all that have ended. If
+    the environments have NEXT_STEP autoreset, an episode that ends in the last repetition ends one step later.
     """
 
     def __init__(self, env: VectorEnv, repeats: int, idle: int):
         """
         Args:
-          env: a SAME_STEP environment with discrete actions.
+          env: an environment with discrete actions.
           repeats: number of steps per action, at least 1.
           idle: the action that does nothing.
         """
-        super().__init__(env)
+        super().__init__(_EndsLate(env) if autoreset_mode(env) == AutoresetMode.NEXT_STEP else env)
         self._repeats, self._idle = repeats, idle
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -86,14 +59,33 @@ class RepeatedActions(VectorWrapper):
             reward = reward + np.where(ended, 0.0, further)
             new = np.array(now) & ~ended
             ends = ends | new
-            for index, name, value in final_numbers(info, np.any(new, axis=0)):
+            for index, name, value in final_numbers(info.get("final_info"), np.any(new, axis=0)):
                 finals = self._add_info(finals, {"final_info": {name: value}}, index)
             if "final_obs" in info and new[1].any():
                 which = np.flatnonzero(new[1])
                 last = final_observations(self.env, info, which)
                 finals["final_obs"] = replaced(finals.get("final_obs", observation), which, last)
-        info.pop("ended", None)  # `SameStep` reports these ends in the next repetition
         return observation, reward, *ends, {**info, **finals}
+
+
+class _EndsLate(VectorWrapper):
+    """Shows NEXT_STEP autoreset as SAME_STEP: an episode ends with the first step of the next, whose reward is zero."""
+
+    def __init__(self, env: VectorEnv):
+        super().__init__(env)
+        self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+        self._before: Any = None
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        nowhere = np.zeros(self.num_envs, bool)
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._before = observation, 0.0, nowhere, nowhere, {}
+        return observation, info
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        last, _, terminated, truncated, info = self._before
+        observation, reward, *_ = self._before = self.env.step(actions)
+        return observation, reward, terminated, truncated & ~terminated, {"final_obs": last, "final_info": info}
 
 
 class FlatVectorEnv(ConvertedVectorEnv):
@@ -158,13 +150,14 @@ def sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
     """Wrap environments so that observations and actions can be sent: flat, with packed action masks.
 
     Args:
-      env: SAME_STEP environments.
+      env: environments that reset themselves.
       name: name of the environments in messages.
       flattening: further arguments of `FlatVectorEnv`.
 
     Raises:
       CannotBuild: a space can't be sent, `keys` are wrong, or an action mask has another size than the actions.
     """
+    autoreset_mode(env, name)
     with explained(CannotBuild, name, ValueError):
         flat = packed(FlatVectorEnv(env, *flattening), name)
         spec_of(flat)

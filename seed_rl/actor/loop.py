@@ -12,11 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium
-from gymnasium.vector import AutoresetMode
 
-from seed_rl.actor.steps import Steps
 from seed_rl.envs import base, registry
 from seed_rl.envs.base import EnvConfig, spec_of
+from seed_rl.envs.vector.steps import Steps
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
 from seed_rl.transport.client import Disconnected, LearnerClient, RunOver
 
@@ -142,19 +141,14 @@ class Actor:
         self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
         for build in builds:
             build.result()
-        mode = (self._envs[0].metadata or {}).get("autoreset_mode")
-        if mode != AutoresetMode.SAME_STEP:
-            raise registry.CannotBuild(
-                f"environments must reset in the step that ends an episode (SAME_STEP autoreset), but those of suite "
-                f"{self._suite!r} declare {mode}"
-            )
+        base.autoreset_mode(self._envs[0], f"an environment of suite {self._suite!r}")
         self._settings = settings
 
     def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:
         env = self._envs[group]
         # When one group ends, closing the client ends the others.
         with contextlib.closing(client), contextlib.closing(client.open(lease, group, spec)) as stream:
-            steps = Steps(env)
+            steps = Steps(env, shows_last=True)
             output = self._call_env("reset", steps.reset, lease.groups[group].seed)
             while not self._stop.is_set():
                 output = self._call_env("step", steps.step, stream.step(output, steps.numbers))

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from seed_rl.envs import base
 from seed_rl.envs.elsewhere import make_elsewhere
+from seed_rl.envs.vector.steps import outputs
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
 from seed_rl.inference.episodes import EpisodeTracker
@@ -101,7 +101,7 @@ def play(
 
     Args:
       policy: chooses the actions.
-      env: B environments with SAME_STEP autoreset.
+      env: B environments that reset themselves.
       episodes: number of episodes, at least 1.
       seed: seed of the environments.
       on_output: called with each output, from before the first action to after the last.
@@ -112,16 +112,14 @@ def play(
     left = np.full(num_envs, episodes // num_envs)
     left[: episodes % num_envs] += 1
     policy.reset(num_envs)
-    output = base.reset(env, seed)
-    on_output(output)
-    rows, tracker = np.arange(num_envs), EpisodeTracker(num_envs, max_steps)
+    rows, restarted, tracker = np.arange(num_envs), np.ones(num_envs, bool), EpisodeTracker(num_envs, max_steps)
     returns: list[float] = []
     lengths: list[int] = []
     began = logged = time.monotonic()
-    while left.any() and not (stop is not None and stop.is_set()):
-        output = base.step(env, policy.act(output))
+    for output in outputs(env, policy.act, seed):
         on_output(output)
-        tracker.step(rows, np.zeros(num_envs, bool), output.reward, output.done, output.last)
+        tracker.step(rows, restarted, output.reward, output.done, output.last)
+        restarted = np.zeros(num_envs, bool)
         for index, total, length in (one for ended in tracker.take() for one in zip(*ended, strict=True)):
             if left[index]:
                 left[index] -= 1
@@ -133,6 +131,8 @@ def play(
             if returns:
                 remaining = f"about {(now - began) * (episodes / len(returns) - 1):,.0f} s left"
             _log.info("%d of %d episodes, %s", len(returns), episodes, remaining)
+        if not left.any() or (stop is not None and stop.is_set()):
+            break
     return Played(np.array(returns), np.array(lengths))
 
 

@@ -31,8 +31,8 @@ class Policy:
 
     policy = load_policy("runs/pong")
     policy.reset(num_envs)
-    actions = policy.act(seed_rl.envs.base.reset(env, seed=1))
-    actions = policy.act(seed_rl.envs.base.step(env, actions))
+    for output in seed_rl.envs.vector.steps.outputs(env, policy.act, seed=1):
+        ...
     """
 
     checkpoint: str = ""

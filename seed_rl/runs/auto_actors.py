@@ -10,7 +10,8 @@ import time
 
 import psutil
 
-from seed_rl.envs.base import CannotBuild, random_play
+from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.system.host_memory import free_host_memory
 from seed_rl.system.machine import cores

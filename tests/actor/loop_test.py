@@ -11,7 +11,6 @@ import types
 
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
 
 from seed_rl.actor import loop
 from seed_rl.actor.loop import Actor, growing_delays
@@ -46,10 +45,10 @@ class Unresettable(CountingVectorEnv):
         raise IndexError("out of\n  range")
 
 
-class Late(CountingVectorEnv):
+class Undeclared(CountingVectorEnv):
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.metadata = {}
 
 
 class Client:
@@ -103,7 +102,11 @@ def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in
     [
         (Unmakable, registry.CannotBuild, "suite 'counting' failed in make: KeyError: 'assets'"),  # ends the run
         (Unresettable, EnvironmentFailed, "suite 'counting' failed in reset: IndexError: out of range"),
-        (Late, registry.CannotBuild, "must reset in the step that ends .* of suite 'counting' declare .*NEXT_STEP"),
+        (
+            Undeclared,
+            registry.CannotBuild,
+            "of suite 'counting' must declare how it resets .*, got autoreset mode None",
+        ),
     ],
 )
 def test_an_error_before_the_first_step_ends_the_actor_too(env, kind, sentence, monkeypatch):

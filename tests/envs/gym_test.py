@@ -1,15 +1,16 @@
 """Gymnasium's environments as a suite: each vectorization, each kind of space, and where episodes end."""
 
+import re
+
 import cv2
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
 
-from seed_rl.actor.steps import Steps
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import from_description
+from seed_rl.envs.vector.steps import Steps
 from seed_rl.envs.vector.wrappers import RepeatedActions
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
 
@@ -39,11 +40,11 @@ def test_conformance(config, steps):
 # Where episodes end.
 
 
-# Of environment `Counted`: episode, step in it, reward, terminated, truncated.
-SAME_STEP = [(0, 1, 1, 0, 0), (1, 0, 2, 1, 0), (1, 1, 11, 0, 0), (1, 2, 12, 0, 0), (2, 0, 13, 0, 1), (2, 1, 21, 0, 0)]
+# Of environment `Counted`: episode, step in it, reward, done, last.
+SAME_STEP = [(0, 1, 1, 0, 0), (1, 0, 2, 1, 0), (1, 1, 11, 0, 0), (1, 2, 12, 0, 0), (2, 0, 13, 1, 0), (2, 1, 21, 0, 0)]
 STEP_LATE = [
-    *((0, 1, 1, 0, 0), (0, 2, 2, 0, 0), (1, 0, 0, 1, 0)),
-    *((1, 1, 11, 0, 0), (1, 2, 12, 0, 0), (1, 3, 13, 0, 0), (2, 0, 0, 0, 1)),
+    *((0, 1, 1, 0, 0), (0, 2, 2, 1, 1), (1, 0, 0, 1, 0)),
+    *((1, 1, 11, 0, 0), (1, 2, 12, 0, 0), (1, 3, 13, 0, 1), (2, 0, 0, 1, 0)),
 ]
 
 
@@ -57,20 +58,33 @@ STEP_LATE = [
         ("CountedNext", "vector_entry_point", STEP_LATE),
     ],
 )
-def test_the_end_of_an_episode_comes_with_the_first_observation_of_the_next(make, name, vectorization, expected):
-    env = make(Gym(f"{MODULE}:{name}-v0", vectorization=vectorization), 3)
-    assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
-    env.reset(seed=1)
+def test_episodes_end_as_the_mode_of_autoreset_says(make, name, vectorization, expected):
+    steps = Steps(make(Gym(f"{MODULE}:{name}-v0", vectorization=vectorization), 3))
+    steps.reset(seed=1)
     for _ in range(2):
-        env.step(np.zeros(3, np.int32))  # the second is the last of the first episode, which the reset forgets
-    observation, _ = env.reset(seed=5)
+        steps.step(np.zeros(3, np.int32))  # the second ends the first episode, which the reset forgets
+    observation = steps.reset(seed=5).observation
     assert observation.tolist() == [[5, 0, 0], [6, 0, 0], [7, 0, 0]]
     for step, row in enumerate(expected):
         before, copy = observation, observation.copy()
-        observation, *results, _ = env.step(np.array([0, 1, step % 2], np.int32))
+        reward, done, last, observation = steps.step(np.array([0, 1, step % 2], np.int32))
         np.testing.assert_array_equal(before, copy, err_msg="observations are never overwritten")
-        np.testing.assert_array_equal(np.column_stack([observation[:, 1:], *results]), [row] * 3)
+        np.testing.assert_array_equal(np.column_stack([observation[:, 1:], reward, done, last]), [row] * 3)
         assert observation[:, 0].tolist() == ([5, 6, 7] if row[0] == 0 else [-1] * 3), "others have no seed"
+
+
+@pytest.mark.filterwarnings("ignore:.*missing AutoresetMode metadata")
+def test_a_vector_environment_that_declares_no_autoreset_is_refused_with_the_line_to_add(make):
+    line = '`metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}`'
+    with pytest.raises(
+        CannotBuild, match=f":Five-v0 must declare .*, got autoreset mode None: .* line {re.escape(line)}"
+    ):
+        Gym(f"{MODULE}:Five-v0").make(2)
+    steps = Steps(make(Gym(f"{MODULE}:FiveDeclared-v0"), 2), shows_last=True)
+    outputs = [steps.reset(seed=1), *(steps.step(np.zeros(2, np.int32)) for _ in range(6))]
+    assert [output.observation[:, 0].tolist() for output in outputs] == [[n] * 2 for n in (0, 1, 2, 3, 4, 0, 1)]
+    assert [output.reward.tolist() for output in outputs] == [[n] * 2 for n in (0, 0, 0, 0, 0, 1, 0)]
+    assert [output.done.tolist() for output in outputs] == [[n] * 2 for n in (1, 0, 0, 0, 0, 1, 0)]
 
 
 def test_an_action_is_repeated_until_an_episode_ends(make):
@@ -88,7 +102,7 @@ def test_an_action_is_repeated_until_an_episode_ends(make):
 
 def test_what_is_said_about_the_end_of_an_episode_survives_the_repetitions_after_it(make):
     config = Gym(f"{MODULE}:Counted-v0", wrappers=("gymnasium.wrappers:RecordEpisodeStatistics",))
-    steps = Steps(RepeatedActions(make(config, 2), repeats=2, idle=0))
+    steps = Steps(RepeatedActions(make(config, 2), repeats=2, idle=0), shows_last=True)
     steps.reset(seed=0)
     for _ in range(3):
         output = steps.step(np.zeros(2, np.int32))
@@ -254,11 +268,15 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
         (echo(levers="text"), r"actions must be Discrete, .*, a bounded Box, or Dict or Tuple of those, got Text\("),
         (
             Gym(f"{MODULE}:CountedDisabled-v0", vectorization="vector_entry_point"),
-            "CountedDisabled-v0 must reset its environments itself, but has autoreset mode",
+            "CountedDisabled-v0 must declare how it resets its environments, got autoreset mode AutoresetMode.DISABLED",
         ),
         (
             Gym("Nope-v1"),
             "Nope-v1 can't be made: Environment `Nope` doesn't exist.*; an id of a package has its module",
+        ),
+        (
+            Gym(f"{MODULE}:FiveDeclared-v0", wrappers=("gymnasium.wrappers:FlattenObservation",)),
+            r"Gym.wrappers must be \(\) with the vector version of .*FiveDeclared-v0: they wrap single ones",
         ),
         (Gym("Pendulum-v1", vectorization="vector_entry_point"), "Pendulum-v1 can't be made: .* vector entry point"),
         (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "can't be made: .* argument 'wheels'"),

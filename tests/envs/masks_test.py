@@ -6,10 +6,10 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from seed_rl.actor.steps import Steps
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, legal_actions, random_actions
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
+from seed_rl.envs.vector.steps import Steps
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec
 
 ID = "tests.support.registered_envs:Masked-v0"
@@ -30,7 +30,7 @@ def test_the_mask_in_an_observation_is_packed(levers):
 
 def test_an_episode_may_end_without_a_legal_action(make):
     config = masked()
-    steps, spec, rng, last = Steps(make(config, 8)), config.spec(), np.random.default_rng(0), 0
+    steps, spec, rng, last = Steps(make(config, 8), shows_last=True), config.spec(), np.random.default_rng(0), 0
     output = steps.reset(seed=1)
     for _ in range(60):
         legal = legal_actions(spec, output.observation)

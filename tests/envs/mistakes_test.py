@@ -8,12 +8,13 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed, step
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.checks import Checked
 from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.pettingzoo import PettingZoo
+from seed_rl.envs.vector.steps import Steps
 from tests.support.registered_envs import Counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
@@ -26,9 +27,10 @@ def mistaken(vectorization="sync", **options):
 def tried(config):
     """Takes two steps in this process."""
     with closing(config.make(2)) as env:
-        env.reset(seed=1)
+        steps = Steps(env)
+        steps.reset(seed=1)
         for _ in range(2):
-            output = step(env, np.zeros(2, np.int32))
+            output = steps.step(np.zeros(2, np.int32))
         return output
 
 

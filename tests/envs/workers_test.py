@@ -43,8 +43,8 @@ def test_only_arrays_with_a_value_for_each_environment_are_numbers_of_episodes()
     values = {"steps": np.array([3.0, 4.0]), 7: np.array([1.0, 2.0]), "": np.array([5.0, 6.0])}
     masks = {"_steps": np.array([False, True]), "_7": np.array([True, False])}
     final = values | masks | {"time": np.array(9.0), "weights": np.zeros(1), "table": np.zeros((3, 2)), "text": "none"}
-    assert final_numbers({"final_info": final}, np.array([False, True])) == [(1, "steps", 4.0)]
-    assert final_numbers({"final_info": final}, np.array([True, False])) == [(0, "7", 1.0)]
+    assert final_numbers(final, np.array([False, True])) == [(1, "steps", 4.0)]
+    assert final_numbers(final, np.array([True, False])) == [(0, "7", 1.0)]
 
 
 def test_the_death_of_a_process_is_an_error(make):

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput
-from seed_rl.envs.base import random_play
+from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import Actors, Experiment, Inference, config_files
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting

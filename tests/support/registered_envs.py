@@ -5,7 +5,8 @@ import functools
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 
 class Counted(gymnasium.Env):
@@ -201,6 +202,26 @@ def many(num_envs, mode, **options):
     return SyncVectorEnv([functools.partial(Counted, **options)] * num_envs, autoreset_mode=mode)
 
 
+class Five(VectorEnv):
+    """Episodes of five steps, the last with a reward of 1; it doesn't say that it begins the next one at once."""
+
+    def __init__(self, num_envs, metadata=None):
+        self.num_envs, self.metadata = num_envs, metadata or {}
+        self.single_observation_space, self.single_action_space = spaces.Box(0, 4, (1,)), spaces.Discrete(2)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        self._n = np.zeros(self.num_envs, int)
+        return self._n[:, np.newaxis].astype(np.float32), {}
+
+    def step(self, actions):
+        self._n += 1
+        done = self._n >= 5
+        self._n[done] = 0
+        return self._n[:, np.newaxis].astype(np.float32), done, done, np.zeros(self.num_envs, bool), {}
+
+
 MODES = {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP, "Disabled": AutoresetMode.DISABLED}
 
 gymnasium.register("Counted-v0", Counted)
@@ -208,5 +229,10 @@ gymnasium.register("CountedBare-v0", bare)
 gymnasium.register("Echo-v0", Echo)
 gymnasium.register("Masked-v0", Masked)
 gymnasium.register("Workshop-v0", Workshop)
+gymnasium.register("Five-v0", vector_entry_point=Five)
+gymnasium.register(
+    "FiveDeclared-v0",
+    vector_entry_point=functools.partial(Five, metadata={"autoreset_mode": AutoresetMode.SAME_STEP}),
+)
 for name, mode in MODES.items():
     gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))

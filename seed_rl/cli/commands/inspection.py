@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from seed_rl.cli import flags
 from seed_rl.cli.command import check_outputs, command
 from seed_rl.envs import elsewhere, registry
-from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.show import show_observations
 from seed_rl.errors import UsageError
 from seed_rl.experiment import config_files, gin_text
-from seed_rl.settings import did_you_mean
 from seed_rl.specs import EnvDescription
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
+from seed_rl.system.files import explained
 
 
 @command(
@@ -36,16 +37,18 @@ def configs(values: flags.FlagValues, *files: str) -> int:
 @command(
     "seed_rl envs check CartPole-v1",
     flags.string("options", "{}", "Keyword arguments of the environment to check, as a JSON object."),
+    flags.repeated("gin_param", [], "Setting of the environment to check, such as Gym.frame_size=84; repeatable."),
+    flags.string("show", None, "Directory for what a network gets from the environment: text, and pictures as PNG."),
     flags.IMPORT_MODULE,
     arguments="suites to show; or check, followed by the ids or suites to check.",
 )
 def envs(values: flags.FlagValues, *suites: str) -> int:
     """Lists the suites, or the games, levels and ids of one; or checks an id."""
     if suites[:1] == ("check",):
-        return _check(suites[1:], values.options)
+        return _check(suites[1:], values)
     texts = []
     for name in suites:
-        suite = _suite(name)
+        suite = registry.suite(name)
         settings = f"{name} has no tasks to choose from, only settings:\n\n{gin_text.bindings(suite(), True)}"
         texts.append("\n".join(suite.tasks()) or settings)
     if suites:
@@ -61,31 +64,27 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
     return 0
 
 
-def _suite(name: str) -> type[EnvConfig]:
-    """Find a suite, or else suggest one."""
-    try:
-        return registry.suite(name)
-    except CannotBuild as error:
-        guess = did_you_mean(name, ["check", *registry.names()])
-        raise UsageError(f"{error}{guess and '.'}{guess}") from error
-
-
-def _check(ids: Sequence[str], options: str) -> int:
+def _check(ids: Sequence[str], values: flags.FlagValues) -> int:
     """Try out Gymnasium environments or suites and print the findings."""
     if not ids:
         raise UsageError("expected an environment to check, such as CartPole-v1, or a suite")
+    if values.show and len(ids) > 1:
+        raise UsageError(f"--show is for one environment, got {', '.join(ids)}")
     found = {}
     for name in ids:
-        if name in registry.names() and options != "{}":
+        if name in registry.names() and values.options != "{}":
             raise UsageError(f"--options is only for Gymnasium environments; {name} is a suite")
-        options_of_id = {"id": name, "options": options}
+        options_of_id = {"id": name, "options": values.options}
         description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
         try:
-            found[name] = registry.from_description(description)
+            found[name] = config_files.changed(registry.from_description(description), values.gin_param)
         except CannotBuild as error:
             raise UsageError(str(error)) from error
     for name, config in found.items():
         print("\n  ".join([f"{name}: ok", *elsewhere.findings(config)]))
+        if values.show:
+            with explained(UsageError, f"--show={values.show} can't be written"):
+                print(f"  {show_observations(config, values.show)} files in {values.show}")
     return 0
 
 

@@ -4,14 +4,15 @@ import contextlib
 import importlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias, cast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, legal_actions, random_actions
+from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.envs.elsewhere import make_elsewhere
+from seed_rl.envs.vector.steps import Act, random_policy
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
 from seed_rl.foreign import described
@@ -22,8 +23,6 @@ from seed_rl.types import EnvOutput
 
 RANDOM = "random"
 """Name of the player that chooses uniformly among the legal actions."""
-Act: TypeAlias = Callable[[EnvOutput], np.ndarray]
-"""Maps an output with fields [B, ...] to the actions [B, ...] of B rows, the same ones in each call."""
 _PARALLEL = 32  # games at a time
 
 
@@ -65,8 +64,7 @@ def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool 
       NoPolicy: the run has no usable policy, or the function can't be found.
     """
     if name == RANDOM:
-        rng = np.random.default_rng(seed)
-        return lambda output: random_actions(spec.action, rng, rows, legal_actions(spec, output.observation))
+        return random_policy(spec, seed)
     module, _, function = name.partition(":")
     if function.isidentifier() and not os.path.exists(name.partition("@")[0]):
         try:

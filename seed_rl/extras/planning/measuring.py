@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.envs.base import CannotBuild, random_play
+from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.act_step import Staging

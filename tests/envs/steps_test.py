@@ -6,8 +6,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
-from seed_rl.actor.steps import Steps
-from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions, SameStep
+from seed_rl.envs.vector.steps import Steps
+from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions
 
 KEY = spaces.Dict({"at": spaces.Box(0, 99, (2,), np.int32), "kind": spaces.Discrete(3)})
 
@@ -62,7 +62,7 @@ ACTIONS = [[1, 2, 3], [4, 5, 6], [7], [8, 9, 10], [11, 12]]
 
 @pytest.mark.parametrize("space", [KEY, KEY["at"]], ids=["a dictionary", "one tensor"])
 def test_a_truncated_episode_has_a_step_more_with_its_last_observation(space):
-    steps = Steps(FlatVectorEnv(walks(space)))
+    steps = Steps(FlatVectorEnv(walks(space)), shows_last=True)
     outputs = [steps.reset(seed=1), *(steps.step(np.array(actions)) for actions in ACTIONS)]
     assert [rows(output) for output in outputs] == EXPECTED
     assert steps.numbers == [(0, "steps", 1.0)]
@@ -73,7 +73,7 @@ def test_a_truncated_episode_has_a_step_more_with_its_last_observation(space):
 def test_an_episode_that_is_terminated_and_truncated_is_terminated():
     env = walks(KEY["at"])
     env.step = lambda actions, step=env.step: _terminated_as_well(*step(actions))
-    steps = Steps(env)
+    steps = Steps(env, shows_last=True)
     steps.reset(seed=1)
     assert rows(steps.step(np.array([1, 2, 3]))) == [(1, 1, 0, 1, 0), (2, 0, 0, 0, 1), (3, 0, 0, 0, 1)]
 
@@ -91,19 +91,21 @@ class Silent(VectorWrapper):
 
 
 def test_without_its_last_observation_an_environment_is_where_it_was_before():
-    steps = Steps(Silent(walks(KEY["at"])))
+    steps = Steps(Silent(walks(KEY["at"])), shows_last=True)
     outputs = [steps.reset(seed=1), *(steps.step(np.array(actions)) for actions in ACTIONS)]
     seen = [[(*row[:4], row[4] - row[2]) for row in expected] for expected in EXPECTED]
     assert [rows(output) for output in outputs] == seen
 
 
 def test_environments_that_begin_a_step_late_show_every_last_state_and_wait_for_none():
-    steps = Steps(FlatVectorEnv(SameStep(walks(mode=AutoresetMode.NEXT_STEP))))
-    outputs = [steps.reset(seed=1), *(steps.step(np.array([1, 2, 3])) for _ in range(2))]
-    assert steps.numbers == [(0, "steps", 1.0)]
-    outputs.append(steps.step(np.array([1, 2, 3])))
-    assert steps.numbers == [(1, "steps", 2.0), (2, "steps", 2.0)]
-    assert [rows(output) for output in outputs[1:]] == [
+    steps = Steps(FlatVectorEnv(walks(mode=AutoresetMode.NEXT_STEP)), shows_last=True)
+    steps.reset(seed=1)
+    outputs, numbers = [], []
+    for _ in range(3):
+        outputs.append(steps.step(np.array([1, 2, 3])))
+        numbers.append(steps.numbers)
+    assert numbers == [[(0, "steps", 1.0)], [(1, "steps", 2.0), (2, "steps", 2.0)], [(0, "steps", 1.0)]]
+    assert [rows(output) for output in outputs] == [
         [(1, 0, 1, 0, 1), (2, 0, 0, 0, 1), (3, 0, 0, 0, 1)],
         [(0, 1, 0, 1, 0), (2, 0, 1, 0, 2), (3, 1, 1, 0, 2)],
         [(1, 0, 1, 1, 1), (0, 1, 0, 1, 0), (0, 1, 0, 1, 0)],
@@ -111,14 +113,14 @@ def test_environments_that_begin_a_step_late_show_every_last_state_and_wait_for_
 
 
 def test_repetitions_keep_truncations_that_are_reported_a_step_late():
-    steps = Steps(RepeatedActions(SameStep(walks(KEY["at"], AutoresetMode.NEXT_STEP)), repeats=2, idle=0))
+    steps = Steps(RepeatedActions(walks(KEY["at"], AutoresetMode.NEXT_STEP), repeats=2, idle=0), shows_last=True)
     outputs, numbers = [steps.reset(seed=1)], []
     for actions in ([1, 2, 3], [4, 5, 6], [7]):
         outputs.append(steps.step(np.array(actions)))
         numbers.append(steps.numbers)
     assert [rows(output) for output in outputs[1:]] == [
-        [(1, 0, 1, 0, 0), (4, 0, 0, 0, 2), (6, 0, 0, 0, 2)],
+        [(1, 0, 1, 0, 1), (4, 0, 0, 0, 2), (6, 0, 0, 0, 2)],
         [(0, 1, 0, 1, 0)],
-        [(7, 0, 1, 1, 0), (0, 0, 1, 0, 2), (0, 1, 0, 1, 1)],
+        [(7, 0, 1, 1, 1), (0, 0, 1, 0, 2), (0, 1, 0, 1, 1)],
     ]
     assert numbers == [[(0, "steps", 1.0)], [], [(0, "steps", 1.0), (1, "steps", 2.0), (2, "steps", 2.0)]]

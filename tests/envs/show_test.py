@@ -1,0 +1,70 @@
+"""What a network gets, as text and pictures."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from seed_rl.cli.main import main
+from seed_rl.envs.catch import Catch
+from seed_rl.envs.gym import Gym
+from seed_rl.envs.show import picture_of, show_observations
+from seed_rl.envs.vector.steps import random_play
+from seed_rl.specs import ArraySpec
+
+MODULE = "tests.support.registered_envs"
+
+
+def test_pictures_are_the_frames_that_are_sent_pixel_by_pixel(make, tmp_path):
+    assert show_observations(Catch(), str(tmp_path)) == 12
+    played = random_play(make(Catch(), 1), Catch().spec())
+    for number in range(11):
+        picture = np.array(Image.open(tmp_path / f"{number:02}_observation.png"))
+        np.testing.assert_array_equal(picture, next(played).observation[0, ..., 0])
+    text = (tmp_path / "observations.txt").read_text()
+    assert "observation: frame, uint8[10, 5, 1], declared 0 to 255, was 0 to 255\naction: Discrete(3)\n" in text
+    assert text.count("an episode begins") == 2, "the second one after nine steps"
+
+
+def test_every_part_is_described_after_all_conversions(tmp_path):
+    settings = ("--gin_param=Gym.keys=('-pair',)", '--options={"senses": "nested"}', f"--show={tmp_path}/new")
+    assert main(["envs", "check", f"{MODULE}:Echo-v0", *settings]) == 0
+    lines = (tmp_path / "new/observations.txt").read_text().splitlines()
+    assert [line.partition(", was")[0] for line in lines[2:6]] == [
+        "camera/left: frame, uint8[2, 3, 1], declared 0 to 255",
+        "camera/right: frame, uint8[2, 3, 1], declared 0 to 255",
+        "mode: numbers, bool[3], declared 0 to 1",
+        "action: MultiDiscrete(2, 3)",
+    ]
+    assert len(list(tmp_path.glob("new/*_camera+left.png"))) == 11
+
+
+def test_a_mask_is_shown_as_the_actions_that_it_allows(tmp_path):
+    show_observations(Gym(f"{MODULE}:Masked-v0", options='{"levers": "from three"}'), str(tmp_path))
+    lines = (tmp_path / "observations.txt").read_text().splitlines()
+    assert "action: Discrete(4), with a mask" in lines
+    masks = [line.split() for line in lines if line.startswith("  legal actions")]
+    assert len(masks) == 11
+    assert {digit for mask in masks for digit in "".join(mask[2:]).strip("[]")} == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "picture"),
+    [
+        (ArraySpec((1, 2, 2), "uint8"), [[[1, 2], [3, 4]]], [[1, 3, 128, 2, 4]]),
+        (ArraySpec((1, 1, 3), "uint8"), [[[1, 2, 3]]], [[[1, 2, 3]]]),
+        (ArraySpec((1, 3, 1), "int32"), [[[-1], [0], [1]]], [[0, 127, 255]]),
+        (ArraySpec((1, 1), "uint16"), [[0b101]], [[*(255, 128, 0, 128, 255), *(128, 0) * 13]]),
+    ],
+    ids=["channels", "colours", "grid", "planes"],
+)
+def test_channels_lie_side_by_side(part, values, picture):
+    np.testing.assert_array_equal(picture_of(part, np.array(values, part.dtype)), picture)
+
+
+def test_a_directory_that_cannot_be_written_is_a_usage_error(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    for arguments in (["catch", f"--show={tmp_path}/file"], ["catch", "memory", f"--show={tmp_path}/new"]):
+        assert main(["envs", "check", *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert f"--show={tmp_path}/file can't be written: File exists" in errors
+    assert "--show is for one environment, got catch, memory" in errors
