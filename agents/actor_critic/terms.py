@@ -39,10 +39,12 @@ class Decisions(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The terms of a loss, which are added up, and further metrics: float32 scalars by the name of their metric."""
+    """What a loss consists of: float32 scalars by name."""
 
     losses: dict[str, tf.Tensor]
+    """Terms, which are added up, by the name of their metric, such as `loss/policy`."""
     metrics: dict[str, tf.Tensor]
+    """Further metrics."""
 
 
 def decisions_of(
