@@ -18,7 +18,9 @@ SOURCES = {"seed_rl": "seed_rl", **{name: f"seed_rl.{name}" for name in ("agents
 LAYERS = (
     ("seed_rl", "seed_rl.errors", "seed_rl.types", "seed_rl.settings", "seed_rl.foreign"),
     ("seed_rl.system",),
-    ("seed_rl.specs", "seed_rl.experiment.optimizer"),
+    ("seed_rl.specs",),
+    ("seed_rl.own_classes",),
+    ("seed_rl.experiment.optimizer",),
     ("seed_rl.rl",),
     ("seed_rl.networks",),
     ("seed_rl.envs", "seed_rl.envs.spaces"),

@@ -9,11 +9,17 @@ import subprocess
 import sys
 
 import nbformat
+import numpy as np
 import pytest
+import tensorflow as tf
 from nbclient import NotebookClient
 
 from seed_rl.api import Run, evaluate_run, load_experiment
+from seed_rl.buffers.samplers import sampler_class
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.support.deadlines import within
+from tests.support.experience import acted_unroll, move
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 
@@ -22,8 +28,8 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     yield importlib.import_module
-    for name in ("train_catch", "custom_agent", "impala_in_one_page"):
-        sys.modules.pop(name, None)
+    for path in EXAMPLES.glob("*.py"):
+        sys.modules.pop(path.stem, None)
 
 
 def test_catch_is_trained_from_python(example, tmp_path, capsys):
@@ -61,6 +67,56 @@ def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
         rows = list(run.train())
     assert {"loss/policy", "policy/clipped"} <= set(rows[-1])
     assert evaluate_run(str(tmp_path), episodes=50, greedy=True).mean > 0.8
+
+
+def test_an_auxiliary_loss_takes_a_file_of_forty_lines_and_is_not_stored_while_acting(example):
+    assert len((EXAMPLES / "reward_prediction.py").read_text().splitlines()) <= 40
+    example("reward_prediction")
+    experiment = load_experiment([str(EXAMPLES / "reward_prediction.gin")])
+    agent = experiment.build_agent()
+    unroll = acted_unroll(agent, batch=4)
+    assert unroll.behaviour._fields == ("policy", "baseline")
+    update = TrainStep(agent, experiment.optimizer)
+    first, *_, last = [update(unroll, 0.0, np.ones(4)).metrics for _ in range(50)]
+    terms = {name: value for name, value in first.items() if name.startswith("loss/") and name != "loss/total"}
+    assert {"loss/policy", "loss/reward"} < set(terms)
+    assert first["loss/total"] == pytest.approx(sum(terms.values()), rel=1e-5)
+    assert last["loss/reward"] < 0.8 * first["loss/reward"]
+
+
+def test_a_network_of_two_inputs_takes_a_file_of_sixty_lines(example):
+    assert len((EXAMPLES / "two_inputs.py").read_text().splitlines()) <= 60
+    example("two_inputs")
+    tensors = {"picture": ArraySpec((40, 40, 1), "uint8"), "vector": ArraySpec((3,), "float32")}
+    bindings = ["Experiment.batch_size=4", "VTrace.fusion='two_inputs:Film'", "VTrace.torso='shallow'"]
+    experiment = load_experiment(["catch/vtrace"], bindings)
+    agent = experiment.agent.build(EnvSpec(tensors, DiscreteSpec(3)), num_training_envs=4, seed=1)
+    parts = {v.path.split("/")[-2] for v in agent.model.trainable_variables if "/fusion/" in v.path}
+    assert parts == {"picture", "scale", "shift"}
+    unroll = acted_unroll(agent, batch=4)
+    move(agent, seed=1, scale=0.05)
+
+    def policy(**changed):
+        steps = unroll.env_output._replace(observation=unroll.env_output.observation | changed)
+        return agent.model(unroll.prev_action, steps, unroll.initial_state)[0].policy
+
+    for name, tensor in unroll.env_output.observation.items():
+        assert np.any(policy(**{name: tf.zeros_like(tensor)}) != policy()), f"{name} counts"
+    update = TrainStep(agent, experiment.optimizer)(unroll, 0.0, np.ones(4))
+    assert update.metrics["gradient_norm"] > 0
+
+
+def test_a_sampler_of_ones_own_draws_by_rank(example):
+    example("rank_sampler")
+    replay = load_experiment(["catch/r2d2"], ["Replay.sampler='rank_sampler:RankSampler'"]).replay
+    sampler = sampler_class(replay.sampler)(4, 6, 1, 1.0, 0.5)
+    sampler.insert(np.array([0, 1], np.int32), np.array([9.0, 0.1]))
+    sampler.insert(np.array([2, 3, 4], np.int32), np.array([1e9, 0.3, 0.2]))  # evicts the first
+    slots, weights = sampler.sample(4000)
+    chances = {2: 12 / 25, 3: 6 / 25, 4: 4 / 25, 1: 3 / 25}
+    for slot, chance in chances.items():
+        assert np.mean(slots == slot) == pytest.approx(chance, abs=0.03)
+        np.testing.assert_allclose(weights[slots == slot], np.sqrt(3 / 25 / chance), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("script", "at_the_end"), [("slurm.sh", ""), ("slurm_learner.sh", "cancel 9\n")])

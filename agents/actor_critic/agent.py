@@ -1,17 +1,21 @@
-"""An agent that samples from a policy and learns it together with a value."""
+"""An agent that samples from a policy and learns it together with a value.
+
+Its loss is a sum of terms. A subclass of an agent adds one by a line in `terms`, and what this needs of the network by
+a `network_class` with another head.
+"""
 
 import abc
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import keras
 import tensorflow as tf
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
 from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput
-from seed_rl.agents.actor_critic.terms import Decisions, decisions_of
+from seed_rl.agents.actor_critic.terms import Decisions, Terms, add_up, decisions_of
 from seed_rl.agents.base import ActOutput, LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.trunk import Trunk
@@ -27,18 +31,29 @@ _LOG_ENTROPY_COSTS = (-20.0, 20.0)  # bounds outside of which the cost would soo
 ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
 
 
+class Behaviour(NamedTuple):
+    """What is stored of a decision."""
+
+    policy: Any
+    """float32 [..., P]: the parameters of the distribution from which the action was drawn."""
+    baseline: Any
+    """float32 [...]: the value estimate."""
+
+
 class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
-    """Samples from its policy, or holds an action (`explore_after`). A subclass defines `actor_critic_loss`."""
+    """Samples from its policy, or holds an action (`explore_after`). A subclass defines `terms`."""
+
+    network_class: ClassVar[type[ActorCritic]] = ActorCritic
+    """The network's class, which is called with the arguments of `ActorCritic`."""
 
     def __init__(self, config: ConfigT, env_spec: EnvSpec, num_training_envs: int):
         clipped = config.continuous_policy == "clipped"
         self.config = config
         self.actions = distribution_of(env_spec.action, config.initial_deviation, clipped)
-        self.behaviour_spec = NetworkOutput(
-            tf.TensorSpec([self.actions.num_parameters], tf.float32), tf.TensorSpec([], tf.float32)
-        )
+        policy, baseline = tf.TensorSpec([self.actions.num_parameters], tf.float32), tf.TensorSpec([], tf.float32)
+        self.behaviour_spec = Behaviour(policy, baseline)
         heads = (self.actions.num_parameters, config.value_norm, clipped * self.actions.num_deviations)
-        super().__init__(ActorCritic(Trunk(config, env_spec), *heads), env_spec, config.unroll_length)
+        super().__init__(self.network_class(Trunk(config, env_spec), *heads), env_spec, config.unroll_length)
         self._num_training_envs = num_training_envs
         self._holds = config.explore_after > 0 and num_training_envs > 0 and not self.actions.num_deviations
         self._log_entropy_cost: Any = None
@@ -92,32 +107,32 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
 
     def decide(
         self, outputs: NetworkOutput, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
-    ) -> tuple[tf.Tensor, NetworkOutput]:
-        policy = outputs.policy
-        return self.actions.mode(policy) if greedy else self.actions.sample(policy, seed), outputs
+    ) -> tuple[tf.Tensor, Behaviour]:
+        policy, baseline = outputs.policy, outputs.baseline
+        return self.actions.mode(policy) if greedy else self.actions.sample(policy, seed), Behaviour(policy, baseline)
 
-    def decisions(self, unroll: Unroll) -> Decisions:
-        """The decisions in time-major unrolls [L, B, ...], seen by the present weights."""
+    def review(self, unroll: Unroll) -> tuple[NetworkOutput, Decisions]:
+        """The outputs of the present weights in time-major unrolls [L, B, ...], and the decisions seen by them."""
         state = unroll.initial_state[1] if self._holds else unroll.initial_state
-        output, _ = self.model(unroll.prev_action, unroll.env_output, state)
-        return decisions_of(self.actions, output, unroll, self.model.baseline.deviation, self.config)
+        outputs, _ = self.model(unroll.prev_action, unroll.env_output, state)
+        return outputs, decisions_of(self.actions, outputs, unroll, self.model.baseline.deviation, self.config)
 
     @abc.abstractmethod
-    def actor_critic_loss(self, made: Decisions, targets: Any, entropy_cost: Any) -> dict[str, tf.Tensor]:
-        """The loss of the network, named `loss/total`, and its metrics.
+    def terms(self, made: Decisions, outputs: NetworkOutput, unroll: Unroll) -> Terms:
+        """The terms of the network's loss, all but the entropy bonus.
 
         Args:
           made: the decisions in the batch.
-          targets: the result of the method `targets`.
-          entropy_cost: current weight of the entropy bonus, a scalar without gradient.
+          outputs: the network's outputs [L, B, ...], those of its own heads in `more`.
+          unroll: the experience [L, B, ...], with the result of the method `targets`.
         """
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         entropy_cost: Any = self.config.entropy_cost
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(self._log_entropy_cost.value)
-        made = self.decisions(unroll)
-        metrics = self.actor_critic_loss(made, unroll.targets, tf.stop_gradient(entropy_cost))
+        outputs, made = self.review(unroll)
+        metrics = add_up(self.terms(made, outputs, unroll), made, tf.stop_gradient(entropy_cost), self.config)
         losses = {"model": metrics["loss/total"]}
         if self._log_entropy_cost is not None:
             # Gradient descent on this raises the cost while the entropy is below its target, and lowers it above.

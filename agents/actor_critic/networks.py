@@ -12,12 +12,14 @@ from seed_rl.types import EnvOutput
 
 
 class NetworkOutput(NamedTuple):
-    """Policy and value at each of T steps of B environments."""
+    """What the network outputs at each of T steps of B environments."""
 
     policy: tf.Tensor
     """float32 [T, B, P]: parameters of the distribution over actions, such as logits."""
     baseline: tf.Tensor
     """float32 [T, B]: the value estimate."""
+    more: Any = ()
+    """Nest [T, B, ...]: outputs of a subclass's own heads, for its own terms of the loss; not stored while acting."""
 
 
 class Moments(NamedTuple):

@@ -5,7 +5,6 @@ reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step in wh
 in the means of losses, entropies and divergences, which are then the same on any number of devices.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -39,16 +38,25 @@ class Decisions(NamedTuple):
     """The unit in which values and advantages are learned: with `value_norm` the deviation of the value targets."""
 
 
+class Terms(NamedTuple):
+    """What a loss consists of: float32 scalars by name."""
+
+    losses: dict[str, tf.Tensor]
+    """Terms, which are added up, by the name of their metric, such as `loss/policy`."""
+    metrics: dict[str, tf.Tensor]
+    """Further metrics."""
+
+
 def decisions_of(
     actions: ActionDistribution,
-    output: NetworkOutput,
+    outputs: NetworkOutput,
     unroll: Unroll,
     value_unit: tf.Tensor | float,
     config: ActorCriticConfig,
 ) -> Decisions:
-    """The decisions in time-major unrolls [T + 1, B, ...], given the `output` of the network for all their steps."""
+    """The decisions in time-major unrolls [T + 1, B, ...], given the network's outputs for all their steps."""
     transitions = transitions_of(unroll.env_output, config)
-    policy, acting, action = output.policy[:-1], unroll.behaviour.policy[:-1], unroll.action[:-1]
+    policy, acting, action = outputs.policy[:-1], unroll.behaviour.policy[:-1], unroll.action[:-1]
     undecided = transitions.last_t
     if config.explore_after:
         ruled_out = masks.is_legal(policy) & ~masks.is_legal(acting)  # where the action was held, all others
@@ -61,49 +69,56 @@ def decisions_of(
         log_mu=actions.log_prob(acting, action),
         entropies=actions.entropy(policy),
         max_entropies=actions.max_entropy(policy),
-        values=output.baseline,
+        values=outputs.baseline,
         value_unit=value_unit,
     )
 
 
-def scaled(advantages: tf.Tensor, made: Decisions, norm: bool) -> tf.Tensor:
+def scale(advantages: tf.Tensor, made: Decisions, norm: bool) -> tf.Tensor:
     """Advantages [T, B] in units of the value, or standardised."""
     advantages /= made.value_unit
     return losses.standardised(advantages, made.acted) if norm else advantages
 
 
-def loss_and_metrics(
-    made: Decisions,
-    parts: Mapping[str, tf.Tensor],
-    entropy_cost: tf.Tensor | float,
-    advantages: tf.Tensor,
-    scaled_advantages: tf.Tensor,
-    value_targets: tf.Tensor,
-    config: ActorCriticConfig,
+def describe(
+    made: Decisions, advantages: tf.Tensor, scaled_advantages: tf.Tensor, value_targets: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """The loss, named `loss/total`, its parts, and the metrics of a batch: float32 scalars by name.
+    """The metrics of what V-trace and PPO learn from.
 
     Args:
       made: the decisions.
-      parts: all parts of the loss but the entropy bonus.
-      entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
       advantages: float32 [T, B], in units of reward.
-      scaled_advantages: float32 [T, B], as the loss of the policy weighs actions with them; see `scaled`.
+      scaled_advantages: float32 [T, B], as the loss of the policy weighs actions with them; see `scale`.
       value_targets: float32 [T, B].
+    """
+    return {
+        "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(advantages)),
+        "policy/mean_abs_scaled_advantage": tf.reduce_mean(tf.abs(scaled_advantages)),
+        "learning/explained_variance": diagnostics.explained_variance(made.values[:-1], value_targets, made.acted),
+    }
+
+
+def add_up(
+    terms: Terms, made: Decisions, entropy_cost: tf.Tensor | float, config: ActorCriticConfig
+) -> dict[str, tf.Tensor]:
+    """The loss, named `loss/total`, its terms with the entropy bonus, and all metrics of a batch.
+
+    Args:
+      terms: all terms but the entropy bonus.
+      made: the decisions.
+      entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
       config: settings that bound the values.
     """
     values, entropy = made.values[:-1], tf.reduce_mean(made.acted * made.entropies)
-    parts = {**parts, "loss/entropy": -entropy_cost * entropy}
+    parts = {**terms.losses, "loss/entropy": -entropy_cost * entropy}
     metrics = {
         "loss/total": tf.add_n([*parts.values()]),
         **parts,
+        **terms.metrics,
         "policy/entropy": entropy,
         "policy/kl_behaviour_target": diagnostics.divergence(made.log_pi - made.log_mu, made.acted),
-        "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(advantages)),
-        "policy/mean_abs_scaled_advantage": tf.reduce_mean(tf.abs(scaled_advantages)),
         "policy/mean_value": tf.reduce_mean(values),
         "policy/value_unit": made.value_unit,
-        "learning/explained_variance": diagnostics.explained_variance(values, value_targets, made.acted),
     }
     if made.max_entropies is not None:
         most = tf.reduce_mean(made.acted * made.max_entropies)

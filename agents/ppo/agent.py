@@ -1,13 +1,10 @@
 """The PPO agent."""
 
-from typing import Any
-
-import tensorflow as tf
-
 from seed_rl.agents.actor_critic.agent import ActorCriticAgent
-from seed_rl.agents.actor_critic.terms import Decisions
+from seed_rl.agents.actor_critic.networks import NetworkOutput
+from seed_rl.agents.actor_critic.terms import Decisions, Terms
 from seed_rl.agents.ppo.config import PPO
-from seed_rl.agents.ppo.loss import Targets, ppo_loss, ppo_targets
+from seed_rl.agents.ppo.loss import Targets, ppo_targets, ppo_terms
 from seed_rl.types import Unroll
 
 
@@ -15,7 +12,7 @@ class PPOAgent(ActorCriticAgent[PPO]):
     """Learns in several passes over each batch, with advantages and targets from the weights before the first one."""
 
     def targets(self, unroll: Unroll) -> Targets:
-        return ppo_targets(self.decisions(unroll), self.config)
+        return ppo_targets(self.review(unroll)[1], self.config)
 
-    def actor_critic_loss(self, made: Decisions, targets: Any, entropy_cost: Any) -> dict[str, tf.Tensor]:
-        return ppo_loss(made, targets, entropy_cost, self.config)
+    def terms(self, made: Decisions, outputs: NetworkOutput, unroll: Unroll) -> Terms:
+        return ppo_terms(made, unroll.targets, self.config)

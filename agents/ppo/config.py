@@ -28,9 +28,6 @@ class PPO(ActorCriticConfig):
     lambda_: UnitInterval = 0.95
     """lambda of generalised advantage estimation (arXiv:1506.02438)."""
     clip_ratio: NonNegative = 0.2
-    clip_value: NonNegative = 0.0
-    """How far a value may move from that before the first pass towards its target; 0: no bound. In units of reward, or
-    with `value_norm` in standard deviations."""
     advantage_norm: bool = True
     entropy_cost: NonNegative = 0.0
 

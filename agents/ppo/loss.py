@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from seed_rl.agents.actor_critic.terms import Decisions, loss_and_metrics, scaled
+from seed_rl.agents.actor_critic.terms import Decisions, Terms, describe, scale
 from seed_rl.agents.ppo.config import PPO
 from seed_rl.rl import diagnostics, losses
 from seed_rl.rl.vtrace import lambda_returns
@@ -20,8 +20,8 @@ class Targets(NamedTuple):
 
     log_prob: tf.Tensor
     """Log-probability of the actions, the centre of the clipped ratio."""
-    values: tf.Tensor
-    """V(x_t)."""
+    value_targets: tf.Tensor
+    """Targets of the values."""
     advantages: tf.Tensor
     """Advantages by GAE (arXiv:1506.02438); zero where no transition follows."""
 
@@ -31,24 +31,20 @@ def ppo_targets(made: Decisions, config: PPO) -> Targets:
     r_t, discount_t, last_t = made.transitions
     values = made.values[:-1]
     returns = lambda_returns(discount_t, r_t, values, made.values[-1], last_t=last_t, lambda_=config.lambda_)
-    return Targets(tf.maximum(made.log_pi, made.log_mu - _LOG_LARGEST_STEP), values, returns - values)
+    advantages = returns - values
+    return Targets(tf.maximum(made.log_pi, made.log_mu - _LOG_LARGEST_STEP), values + advantages, advantages)
 
 
-def ppo_loss(made: Decisions, old: Targets, entropy_cost: tf.Tensor | float, config: PPO) -> dict[str, tf.Tensor]:
-    """The loss of the decisions in a minibatch, given the old targets, and its metrics; see `loss_and_metrics`."""
+def ppo_terms(made: Decisions, old: Targets, config: PPO) -> Terms:
+    """The terms of the loss of the decisions in a minibatch, given the old targets, all but the entropy bonus."""
     values = made.values[:-1]
-    old_targets = old.values + old.advantages
-    surrogate = scaled(old.advantages, made, config.advantage_norm)
-    # Where an episode ends there is no target, nor an old value to stay near.
-    targets, old_values = (
-        tf.where(made.transitions.last_t, values, each) / made.value_unit for each in (old_targets, old.values)
-    )
-    value_error = losses.baseline_loss(values / made.value_unit, targets, old_values, config.clip_value)
+    surrogate = scale(old.advantages, made, config.advantage_norm)
+    targets = tf.where(made.transitions.last_t, values, old.value_targets)  # none where an episode ends
+    value_error = losses.baseline_loss(values / made.value_unit, targets / made.value_unit)
     log_ratios = made.log_pi - old.log_prob
-    parts = {
+    terms = {
         "loss/policy": losses.clipped_ratio_loss(log_ratios, surrogate, config.clip_ratio),
         "loss/baseline": config.baseline_cost * value_error,
     }
-    return loss_and_metrics(made, parts, entropy_cost, old.advantages, surrogate, old_targets, config) | {
-        "policy/clip_fraction": diagnostics.clip_fraction(log_ratios, made.acted, config.clip_ratio)
-    }
+    clipped = {"policy/clip_fraction": diagnostics.clip_fraction(log_ratios, made.acted, config.clip_ratio)}
+    return Terms(terms, describe(made, old.advantages, surrogate, old.value_targets) | clipped)

@@ -4,14 +4,14 @@ import math
 
 import tensorflow as tf
 
-from seed_rl.agents.actor_critic.terms import Decisions, loss_and_metrics, scaled
+from seed_rl.agents.actor_critic.terms import Decisions, Terms, describe, scale
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.rl import diagnostics, losses
 from seed_rl.rl.vtrace import vtrace
 
 
-def vtrace_loss(made: Decisions, entropy_cost: tf.Tensor | float, config: VTrace) -> dict[str, tf.Tensor]:
-    """The loss of the decisions in a batch and its metrics; see `loss_and_metrics`."""
+def vtrace_terms(made: Decisions, config: VTrace) -> Terms:
+    """The terms of the loss of the decisions in a batch, all but the entropy bonus."""
     r_t, discount_t, last_t = made.transitions
     values, log_rhos = made.values[:-1], made.log_pi - made.log_mu
     returns = vtrace(
@@ -26,19 +26,20 @@ def vtrace_loss(made: Decisions, entropy_cost: tf.Tensor | float, config: VTrace
         clip_pg_rho=config.clip_pg_rho or None,
     )
     advantages = returns.advantages if config.clip_ratio else returns.pg_advantages
-    weights = scaled(advantages, made, config.advantage_norm)
+    weights = scale(advantages, made, config.advantage_norm)
     if config.clip_ratio:  # PPO's surrogate, in which the ratio itself weighs the advantages
         policy_loss = losses.clipped_ratio_loss(log_rhos, weights, config.clip_ratio)
     else:
         policy_loss = -tf.reduce_mean(made.log_pi * weights)
     value_error = losses.baseline_loss(values / made.value_unit, returns.vs / made.value_unit)
-    parts = {
+    terms = {
         "loss/policy": policy_loss,
         "loss/baseline": config.baseline_cost * value_error,
         "loss/kl": config.kl_cost * tf.reduce_mean(made.acted * (made.log_mu - made.log_pi)),
     }
     clip = config.clip_rho or math.inf
-    return loss_and_metrics(made, parts, entropy_cost, advantages, weights, returns.vs, config) | {
+    metrics = {
         "learning/clipped_share": diagnostics.clipped_share(log_rhos, made.acted, clip),
         "learning/clipped_mass": diagnostics.clipped_mass(log_rhos, made.acted, clip),
     }
+    return Terms(terms, describe(made, advantages, weights, returns.vs) | metrics)

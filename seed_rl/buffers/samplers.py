@@ -1,6 +1,6 @@
 """Samplers decide which finished unrolls a replay keeps and draws; they hold slot numbers, not data.
 
-`Replay.sampler` names one of `SAMPLERS`. To add one, subclass `Sampler` and add a line there. NumPy only.
+`Replay.sampler` names one, which may be a subclass of your own as `module:Class`. NumPy only.
 """
 
 import abc
@@ -12,6 +12,7 @@ import numpy as np
 
 from seed_rl.buffers.sum_tree import SumTree
 from seed_rl.foreign import json_object
+from seed_rl.own_classes import own_class
 
 PRIORITY_FLOOR = 1e-6
 """The lower bound of priorities, so that every sequence can be drawn."""
@@ -49,12 +50,12 @@ class Sampler(abc.ABC):
           capacity: maximum number of sequences, at least 1.
           num_slots: slots of the store, at least `capacity`, including those of unrolls in progress.
           seed: seed of the draws.
-          priority_exponent: alpha of `PrioritizedSampler`, in [0, 1].
-          importance_exponent: beta of `PrioritizedSampler`, in [0, 1].
+          priority_exponent: alpha, in [0, 1]; see `PrioritizedSampler`.
+          importance_exponent: beta, in [0, 1].
         """
         self.capacity = capacity
-        self._priority_exponent, self._importance_exponent = priority_exponent, importance_exponent
-        self._generator = np.random.Generator(np.random.PCG64(seed))
+        self.priority_exponent, self.importance_exponent = priority_exponent, importance_exponent
+        self.generator = np.random.Generator(np.random.PCG64(seed))
         # A ring buffer: `len(self)` slots starting at `_oldest`, oldest first.
         self._order = np.zeros(capacity, np.int32)
         self._places = np.zeros(num_slots, np.int64)  # in that ring, by slot
@@ -70,6 +71,11 @@ class Sampler(abc.ABC):
     def slots(self) -> np.ndarray:
         """Slots of the sequences inside, oldest first: int32 [len(self)]."""
         return self._order[self._ring(np.arange(self._size))]
+
+    @property
+    def priorities(self) -> np.ndarray:
+        """Priorities of the sequences inside, oldest first: float64 [len(self)], positive."""
+        return self._priorities[self.slots]
 
     @property
     def largest_priority(self) -> float:
@@ -90,7 +96,7 @@ class Sampler(abc.ABC):
           ValueError: n exceeds the capacity; a slot is inside or repeated; a priority is negative, not finite or too
             large for float32.
         """
-        priorities = _checked(slots, priorities)
+        priorities = _usable(slots, priorities)
         self._check_new(slots)
         if (inside := self._priorities[slots] > 0).any():
             raise ValueError(f"slot {slots[inside][0]} is already inside")
@@ -118,7 +124,7 @@ class Sampler(abc.ABC):
         Raises:
           ValueError: a slot is not inside; a priority is negative, not finite or too large for float32.
         """
-        priorities = _checked(slots, priorities)
+        priorities = _usable(slots, priorities)
         if (outside := self._priorities[slots] == 0).any():
             raise ValueError(f"slot {slots[outside][0]} is not inside")
         self._set(slots, priorities)
@@ -132,7 +138,7 @@ class Sampler(abc.ABC):
           generator: uint8 [any], the state of the random number generator as JSON text.
         """
         slots = self.slots
-        generator = json.dumps(self._generator.bit_generator.state).encode()
+        generator = json.dumps(self.generator.bit_generator.state).encode()
         return {
             "slots": slots,
             "priorities": self._priorities[slots],
@@ -149,11 +155,11 @@ class Sampler(abc.ABC):
         if set(state) != expected:
             raise ValueError(f"the state of a replay has {sorted(expected)}, not {sorted(state)}")
         slots = np.asarray(state["slots"], np.int32)
-        priorities = _checked(slots, state["priorities"])
+        priorities = _usable(slots, state["priorities"])
         self._check_new(slots)
         generator = json_object(np.asarray(state["generator"], np.uint8).tobytes())
         before = self.slots
-        self._generator.bit_generator.state = generator
+        self.generator.bit_generator.state = generator
         self._set(before, np.zeros(len(before)))
         self._oldest = self._size = 0
         self.insert(slots, priorities)
@@ -173,7 +179,7 @@ class Sampler(abc.ABC):
             raise ValueError("a slot is given twice")
 
 
-def _checked(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
+def _usable(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
     """The priorities of some slots, checked and raised to the floor: float64 [n]."""
     priorities = np.asarray(priorities, np.float64)
     if slots.shape != priorities.shape:
@@ -190,7 +196,7 @@ class UniformSampler(Sampler):
     largest_priority = 1.0
 
     def sample(self, count: int) -> Sample:
-        slots = self._order[self._ring(self._generator.integers(self._size, size=count))]
+        slots = self._order[self._ring(self.generator.integers(self._size, size=count))]
         return Sample(slots, np.ones(count, np.float32))
 
 
@@ -210,17 +216,26 @@ class PrioritizedSampler(Sampler):
 
     def sample(self, count: int) -> Sample:
         total = self._tree.total
-        places = self._tree.find(self._generator.random(count) * total)
+        places = self._tree.find(self.generator.random(count) * total)
         probabilities = self._tree.get(places) / total
         # The smallest probability has the largest weight; N cancels.
-        weights = (probabilities / np.min(probabilities)) ** -self._importance_exponent
+        weights = (probabilities / np.min(probabilities)) ** -self.importance_exponent
         return Sample(self._order[places], weights.astype(np.float32))
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         super()._set(slots, priorities)
         # 0^0 is 1, but even with alpha = 0 an evicted slot must not be drawn. Its successor comes later in `slots`.
-        self._tree.set(self._places[slots], np.where(priorities > 0, priorities**self._priority_exponent, 0))
+        self._tree.set(self._places[slots], np.where(priorities > 0, priorities**self.priority_exponent, 0))
 
 
 SAMPLERS: dict[str, type[Sampler]] = {"prioritized": PrioritizedSampler, "uniform": UniformSampler}
-"""Sampler classes by their name in `Replay.sampler`."""
+"""Samplers that come with the library."""
+
+
+def sampler_class(name: str) -> type[Sampler]:
+    """The class that `Replay.sampler` names: one of `SAMPLERS`, or `module:Class`.
+
+    Raises:
+      CannotAct: the class can't be imported, or is no sampler.
+    """
+    return SAMPLERS.get(name) or own_class("Replay.sampler", name, Sampler)

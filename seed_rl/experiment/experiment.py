@@ -17,6 +17,7 @@ from seed_rl.envs.elsewhere import probed_spec
 from seed_rl.errors import UsageError
 from seed_rl.experiment.logs import Logs
 from seed_rl.experiment.optimizer import Optimizer
+from seed_rl.own_classes import OneOfOrOwn
 from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ class Replay(Settings):
     ratio: Annotated[float, Within(1e-3)] = 0.75
     """Average number of times each sequence is sampled: an update takes batch_size / ratio new sequences. The ratio is
     exact because the faster of actors and learner waits for the other."""
-    sampler: Annotated[str, OneOf(*SAMPLERS)] = "prioritized"
-    """Sampling scheme, `prioritized` or `uniform` (see `buffers.samplers`)."""
+    sampler: Annotated[str, OneOfOrOwn(*SAMPLERS)] = "prioritized"
+    """Sampling scheme: `prioritized`, `uniform`, or `module:Class`, a subclass of `buffers.samplers.Sampler`."""
     priority_exponent: UnitInterval = 0.9
     """Exponent alpha: the prioritized sampler draws sequences with probability proportional to priority^alpha."""
     importance_exponent: UnitInterval = 0.6

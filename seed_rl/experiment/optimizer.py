@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import gin
 
+from seed_rl.own_classes import OneOfOrOwn, errors_of, own_class
 from seed_rl.settings import NonNegative, OneOf, Settings, Within
 
 Decay: TypeAlias = Annotated[float, Within(0, 0.999999)]
@@ -18,8 +19,9 @@ Decay: TypeAlias = Annotated[float, Within(0, 0.999999)]
 class Optimizer(Settings):
     """An optimizer, its learning-rate schedule and gradient clipping."""
 
-    name: Annotated[str, OneOf("adam", "rmsprop")] = "adam"
-    """Algorithm: `adam` or `rmsprop`."""
+    name: Annotated[str, OneOfOrOwn("adam", "rmsprop")] = "adam"
+    """Algorithm: `adam`, `rmsprop`, or `module:Class`, a Keras optimizer such as `keras.optimizers:Lion`, whose class
+    gets the learning rate and the weight decay."""
     learning_rate: NonNegative = 3e-4
     """Initial learning rate; see `schedule`."""
     schedule: Annotated[str, OneOf("constant", "linear", "cosine")] = "constant"
@@ -45,15 +47,24 @@ class Optimizer(Settings):
     """
 
     def build(self, variables: Sequence[Any]) -> Any:
-        """Build the Keras optimizer of some Keras variables; its learning rate is set at every update."""
+        """Build the Keras optimizer of some Keras variables; its learning rate is set at every update.
+
+        Raises:
+          CannotAct: the class that `name` names can't be imported or instantiated.
+        """
         import keras  # late import: actors read settings but don't load Keras
 
-        rate, common = float(self.learning_rate), {"epsilon": self.epsilon, "weight_decay": self.weight_decay or None}
-        optimizer = (
-            keras.optimizers.Adam(rate, beta_1=self.beta_1, beta_2=self.beta_2, **common)
-            if self.name == "adam"
-            else keras.optimizers.RMSprop(rate, rho=self.decay, momentum=self.momentum, **common)
-        )
+        common = {"learning_rate": float(self.learning_rate), "weight_decay": self.weight_decay or None}
+        if self.name == "adam":
+            own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
+            optimizer = keras.optimizers.Adam(**common, **own)
+        elif self.name == "rmsprop":
+            own = {"rho": self.decay, "momentum": self.momentum, "epsilon": self.epsilon}
+            optimizer = keras.optimizers.RMSprop(**common, **own)
+        else:
+            kind = own_class("Optimizer.name", self.name, keras.optimizers.Optimizer)
+            with errors_of("Optimizer.name", self.name):
+                optimizer = kind(**common)
         optimizer.exclude_from_weight_decay([variable for variable in variables if len(variable.shape) < 2])
         optimizer.build(list(variables))
         return optimizer

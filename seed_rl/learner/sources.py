@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.buffers.samplers import SAMPLERS, Sampler
+from seed_rl.buffers.samplers import Sampler, sampler_class
 from seed_rl.buffers.snapshot import arrays_of, read_unrolls, write_snapshot
 from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
@@ -208,7 +208,7 @@ def new_source(
     if replay is None:
         return FifoSource(unrolls, read, sizes.batch_size)
     exponents = replay.priority_exponent, replay.importance_exponent
-    sampler = SAMPLERS[replay.sampler](sizes.replay_capacity, sizes.num_slots, seed, *exponents)
+    sampler = sampler_class(replay.sampler)(sizes.replay_capacity, sizes.num_slots, seed, *exponents)
     return ReplaySource(unrolls, read, sizes, sampler, agent, replay)
 
 

@@ -1,12 +1,10 @@
 """Settings of the trunk, the network below an agent's heads. This module does not import TensorFlow."""
 
 import dataclasses
-import importlib.util
-import re
-import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
+from seed_rl.own_classes import OneOfOrOwn
 from seed_rl.settings import Count, OneOf, Settings, Within
 
 DTYPES = ("auto", "float32", "mixed_bfloat16")
@@ -25,21 +23,11 @@ def smallest_frame(convolutions: Sequence[tuple[int, int, int]]) -> int:
     return pixels
 
 
-class _Layer(OneOf):
-    """The name of a built-in layer, or `module:Class` of a module that exists, which is not imported yet."""
-
-    def check(self, name: str, value: Any) -> None:
-        if not re.fullmatch(r"[\w.]+:\w+", value):
-            super().check(name, value)
-        elif (top := re.split("[.:]", value)[0]) not in sys.modules and importlib.util.find_spec(top) is None:
-            raise ValueError(f"{name} = {value!r}: there is no module {top}; is its directory on PYTHONPATH?")
-
-
 @dataclasses.dataclass(frozen=True)
 class TrunkConfig(Settings):
     """Frame stacking, torso and recurrent core: everything below an agent's heads."""
 
-    torso: Annotated[str, _Layer("auto", "shallow", "deep", "mlp", "module:Class")] = "auto"
+    torso: Annotated[str, OneOfOrOwn("auto", "shallow", "deep", "mlp")] = "auto"
     """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`:
     IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: `shallow`, or `mlp` if the images are too small for
     it; `module:Class`: a custom Keras layer (`networks.own_layers.Torso`). Other numbers [H, W, C], such as boards, go
@@ -55,7 +43,10 @@ class TrunkConfig(Settings):
     """Output channels of each stage of the ResNet."""
     residual_blocks: Annotated[int, Within(1, 64)] = 2
     """Residual blocks in each stage of the ResNet."""
-    core: Annotated[str, _Layer("none", "lstm", "gru", "module:Class")] = "none"
+    fusion: Annotated[str, OneOfOrOwn("concat")] = "concat"
+    """How the features of several observation tensors become one vector: `concat`, one after another in the order of
+    their names, or `module:Class`, a custom Keras layer (`networks.own_layers.Fusion`)."""
+    core: Annotated[str, OneOfOrOwn("none", "lstm", "gru")] = "none"
     """The recurrent network after the torso: `none`, `lstm`, `gru`, or `module:Class`, a custom Keras layer
     (`networks.own_layers.Core`)."""
     core_units: Annotated[int, Within(1, 8_192)] = 256

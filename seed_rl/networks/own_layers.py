@@ -1,14 +1,11 @@
-"""Custom Keras layers, named by `module:Class`: their interface, and errors that point into their source."""
+"""Custom Keras layers, named by `module:Class`: their interface."""
 
-import contextlib
-import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import keras
 
-from seed_rl.foreign import described
-from seed_rl.specs import CannotAct
+from seed_rl.own_classes import errors_of, own_class
 
 keras.config.disable_traceback_filtering()  # which adds the arguments of layers to their errors
 
@@ -28,6 +25,16 @@ class Torso(Protocol):
         """
 
 
+class Fusion(Protocol):
+    """A Keras layer named by `TrunkConfig.fusion = 'module:Class'`.
+
+    The class is called with `units` (`TrunkConfig.hidden`), `kernel_initializer`, `dtype` and `name`.
+    """
+
+    def __call__(self, features: Mapping[str, Any]) -> Any:
+        """Map the features [T, B, F_i] of each observation tensor, by its name, to those of all, [T, B, F]."""
+
+
 class Core(Protocol):
     """A Keras layer named by `TrunkConfig.core = 'module:Class'`.
 
@@ -45,18 +52,14 @@ class Core(Protocol):
 
 
 def make_layer(setting: str, path: str, **arguments: Any) -> Any:
-    """Instantiate the class that `module:Class` names.
+    """Instantiate the Keras layer that `module:Class` names.
 
     Raises:
       CannotAct: the class can't be imported or instantiated.
     """
-    module, _, name = path.partition(":")
+    layer = own_class(setting, path, keras.Layer)
     with errors_of(setting, path):
-        found = getattr(importlib.import_module(module), name, None)
-        if not (isinstance(found, type) and issubclass(found, keras.Layer)):
-            came = f"{module} has no {name}" if found is None else f"{name} is something else"
-            raise CannotAct(f"{setting} = {path!r}: expected the class of a Keras layer, but {came}")
-        return found(**arguments)
+        return layer(**arguments)
 
 
 def check_features(features: Any, leading: Sequence[int]) -> None:
@@ -69,20 +72,3 @@ def check_features(features: Any, leading: Sequence[int]) -> None:
     if shape is None or len(shape) != len(leading) + 1 or list(shape[:-1]) != list(leading):
         found = f"the shape {list(shape)}" if shape is not None else type(features).__name__
         raise ValueError(f"its features must have the shape {[*leading, 'F']}, got {found}".replace("'F'", "F"))
-
-
-@contextlib.contextmanager
-def errors_of(setting: str, path: str) -> Iterator[None]:
-    """Turn errors of a custom layer into one line that names the setting; built-in layers raise as usual.
-
-    Raises:
-      CannotAct: gives the error and the line that raised it.
-    """
-    try:
-        yield
-    except CannotAct:
-        raise
-    except Exception as error:
-        if ":" not in path:
-            raise
-        raise CannotAct(f"{setting} = {path!r}: {described(error)}") from error

@@ -13,9 +13,10 @@ import tensorflow as tf
 from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
-from seed_rl.networks.own_layers import check_features, errors_of, make_layer
+from seed_rl.networks.own_layers import check_features, make_layer
 from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
+from seed_rl.own_classes import errors_of
 from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec, choices_of
@@ -40,14 +41,14 @@ class Trunk(keras.layers.Layer):
     """Maps T steps of B environments to features [T, B, F] in the compute dtype.
 
     Each observation tensor has a separate torso of the kind that `TrunkConfig.torso` describes. The features are
-    concatenated, together with the previous reward and action if the settings ask for them, and passed through the
-    recurrent core if there is one.
+    concatenated, or joined by a custom layer, followed by the previous reward and action if the settings ask for them,
+    and passed through the recurrent core if there is one.
     """
 
     def __init__(self, config: TrunkConfig, env_spec: EnvSpec, name: str = "trunk"):
         """
         Raises:
-          CannotAct: the torso does not fit the observations, or a custom torso or core can't be created.
+          CannotAct: the torso does not fit the observations, or a custom layer can't be created.
         """
         super().__init__(name=name, dtype=config.dtype, autocast=False)  # each layer casts its own input
         self._config = config
@@ -62,6 +63,7 @@ class Trunk(keras.layers.Layer):
             if config.observation_norm and spec.kind not in ("planes", "words")
         }
         self._standardised = tf.function(self._standardise, **_FUSED)
+        self._fusion = None if config.fusion == "concat" else _make_layer(config, "fusion", "fusion")
         self._core = _build_core(config)
         self._core_norm: Any = None
         if config.layer_norm == "all" and self._core is not None:
@@ -103,6 +105,11 @@ class Trunk(keras.layers.Layer):
                 features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
                 check_features(features, [steps * batch])
             parts.append(tf.reshape(features, [steps, batch, features.shape[-1]]))
+        if self._fusion is not None:
+            with errors_of(f"{type(self._config).__name__}.fusion", self._config.fusion):
+                leading = parts[0].shape[:-1]
+                parts = [self._fusion({name: part for (name, _), part in zip(self._tensors, parts, strict=True)})]
+                check_features(parts[0], leading)
         if self._config.previous_step_inputs:
             parts += self._previous_step(prev_action, env_output.reward, parts[0].dtype)
         features = parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
@@ -240,8 +247,13 @@ def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
         return mlp_torso(config, 1 / 255 if as_image(spec, config) else 1.0, name)
     if kind in ("shallow", "deep"):
         return (shallow_torso if kind == "shallow" else deep_torso)(config, name)
+    return _make_layer(config, "torso", name)
+
+
+def _make_layer(config: TrunkConfig, setting: str, name: str) -> Any:
+    """Instantiate the custom torso or fusion."""
     arguments = {"units": config.hidden or 256, "kernel_initializer": config.kernel_initializer, "dtype": config.dtype}
-    return make_layer(f"{type(config).__name__}.torso", kind, **arguments, name=name)
+    return make_layer(f"{type(config).__name__}.{setting}", getattr(config, setting), **arguments, name=name)
 
 
 def _build_core(config: TrunkConfig) -> Any:

@@ -1,4 +1,4 @@
-"""PPO's clipped losses of policy and value, and weighted means, in float32.
+"""PPO's clipped loss of the policy, the squared error of values, and weighted means, in float32.
 
 Shapes: T steps, B sequences. Index t of every argument refers to the state x_t and the action a_t taken in it.
 """
@@ -38,24 +38,12 @@ def standardised(x: Any, weights: Any) -> tf.Tensor:
     return tf.math.divide_no_nan(deviations, tf.sqrt(mean(tf.square(deviations), weights)) + rounding)
 
 
-def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: float = 0.0) -> tf.Tensor:
-    """mean((target_t - V(x_t))^2) / 2, or with PPO's value clipping:
-
-        mean(max((target_t - V(x_t))^2, (target_t - V'_t)^2)) / 2
-        V'_t = clip(V(x_t), old_t - epsilon, old_t + epsilon)
+def baseline_loss(values: Any, targets: Any) -> tf.Tensor:
+    """mean((target_t - V(x_t))^2) / 2.
 
     Args:
       values: float [T, B]: V(x_t).
       targets: float [T, B]: the regression targets, such as the `vs` of V-trace; no gradient flows through them.
-      old_values: float [T, B]: the values before the first pass over the batch; no gradient flows through them.
-      epsilon: how far a value may move from its old value; 0: no clipping.
     """
     values, targets = checks.float_arrays(2, values=values, targets=targets)
-    targets = tf.stop_gradient(targets)
-    squares = tf.square(targets - values)
-    if epsilon:
-        _, old_values = checks.float_arrays(2, values=values, old_values=old_values)
-        old_values = tf.stop_gradient(old_values)
-        clipped = old_values + tf.clip_by_value(values - old_values, -epsilon, epsilon)
-        squares = tf.maximum(squares, tf.square(targets - clipped))
-    return 0.5 * tf.reduce_mean(squares)
+    return 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(targets) - values))

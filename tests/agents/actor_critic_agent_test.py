@@ -31,7 +31,7 @@ SMALL = VTrace(torso="mlp", hidden=16, unroll_length=4)
 RECURRENT = dataclasses.replace(SMALL, core="lstm", core_units=8, previous_step_inputs=True)
 VARIANTS = [
     (dataclasses.replace(SMALL, mlp_layers=2, clip_ratio=0.2), EnvSpec(NUMBERS, FORCES)),
-    (PPO(hidden=16, unroll_length=4, clip_value=0.2), EnvSpec(NUMBERS, FORCES)),
+    (PPO(hidden=16, unroll_length=4), EnvSpec(NUMBERS, FORCES)),
     (dataclasses.replace(RECURRENT, value_norm=True), EnvSpec(NUMBERS, CHOICES)),
 ]
 """Configs with the environments that they act in."""
@@ -139,11 +139,11 @@ def test_a_held_action_is_no_decision_of_the_policy(config):
     assert not held[:, 1:].any()
     np.testing.assert_array_equal(unroll.action[:, 0][held[:, 0]], unroll.prev_action[:, 0][held[:, 0]])
 
-    made = agent.decisions(unroll)
+    _, made = agent.review(unroll)
     np.testing.assert_allclose(made.log_pi, made.log_mu, atol=1e-5)
     np.testing.assert_array_equal(made.acted == 0, held[:-1] | unroll.env_output.last[:-1])
     move(agent, seed=2, scale=0.2)
-    made = agent.decisions(unroll)
+    _, made = agent.review(unroll)
     np.testing.assert_array_equal(made.log_pi[held[:-1]], 0)
     assert np.abs(made.log_pi - made.log_mu)[~held[:-1]].min() > 1e-5
     assert np.all(np.asarray(made.max_entropies)[held[:-1]] == 0)

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.agents.actor_critic.networks import NetworkOutput
+from seed_rl.agents.actor_critic.agent import Behaviour
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
 from seed_rl.agents.vtrace import VTrace
@@ -203,7 +203,7 @@ def vtrace_network(
         prev_action=tf.constant(case["previous_action"], tf.int32),
         env_output=env_output,
         action=tf.constant(case["action"], tf.int32),
-        behaviour=NetworkOutput(tf.constant(case["behaviour_logits"]), tf.zeros([length, batch])),
+        behaviour=Behaviour(tf.constant(case["behaviour_logits"]), tf.zeros([length, batch])),
     )
     for number, expected in recorded.items():
         variant = variants[number]

@@ -27,7 +27,7 @@ class NoTensor(Wrong):
     def call(self, frames, *more):
         return (None, ()) if more else None
 """
-CLASS = "expected the class of a Keras layer, but "
+CLASS = "expected a subclass of Layer, but "
 
 
 @pytest.mark.parametrize(

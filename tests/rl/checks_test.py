@@ -35,7 +35,7 @@ FUNCTIONS = [
     of_steps(q_learning.sequence_loss, "losses", importance_weights=SEQUENCES),
     of_steps(functools.partial(q_learning.sequence_priorities, last_t=np.zeros(STEPS, bool)), "td_errors"),
     of_steps(functools.partial(losses.clipped_ratio_loss, epsilon=0.2), "log_ratios", "advantages"),
-    of_steps(functools.partial(losses.baseline_loss, epsilon=0.2), "values", "targets", "old_values"),
+    of_steps(losses.baseline_loss, "values", "targets"),
     of_steps(diagnostics.explained_variance, "values", "targets", "weights"),
 ]
 

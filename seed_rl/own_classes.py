@@ -1,0 +1,61 @@
+"""Classes of one's own, named in a setting by `module:Class`, and errors that point into their source."""
+
+import contextlib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from seed_rl.foreign import described
+from seed_rl.settings import OneOf
+from seed_rl.specs import CannotAct
+
+T = TypeVar("T")
+
+
+class OneOfOrOwn(OneOf):
+    """A constraint of a setting: one of some names, or `module:Class` of a module that exists, not imported yet."""
+
+    def __init__(self, *choices: str):
+        super().__init__(*choices, "module:Class")
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise ValueError unless the value is allowed."""
+        if not re.fullmatch(r"[\w.]+:\w+", value):
+            super().check(name, value)
+        elif (top := re.split("[.:]", value)[0]) not in sys.modules and importlib.util.find_spec(top) is None:
+            raise ValueError(f"{name} = {value!r}: there is no module {top}; is its directory on PYTHONPATH?")
+
+
+def own_class(setting: str, path: str, base: type[T]) -> type[T]:
+    """Import the class that `module:Class` names.
+
+    Raises:
+      CannotAct: the class can't be imported, or doesn't derive from `base`.
+    """
+    module, _, name = path.partition(":")
+    with errors_of(setting, path):
+        found = getattr(importlib.import_module(module), name, None)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        came = f"{module} has no {name}" if found is None else f"{name} is something else"
+        raise CannotAct(f"{setting} = {path!r}: expected a subclass of {base.__name__}, but {came}")
+    return found
+
+
+@contextlib.contextmanager
+def errors_of(setting: str, path: str) -> Iterator[None]:
+    """Turn errors of a class of one's own into one line that names the setting; built-in ones raise as usual.
+
+    Raises:
+      CannotAct: gives the error and the line that raised it.
+    """
+    try:
+        yield
+    except CannotAct:
+        raise
+    except Exception as error:
+        if ":" not in path:
+            raise
+        raise CannotAct(f"{setting} = {path!r}: {described(error)}") from error
