@@ -10,8 +10,6 @@ import keras
 from seed_rl.foreign import described
 from seed_rl.specs import CannotAct
 
-keras.config.disable_traceback_filtering()  # which adds the arguments of layers to their errors
-
 
 class Torso(Protocol):
     """A Keras layer named by `TrunkConfig.torso = 'module:Class'`.
@@ -78,6 +76,8 @@ def errors_of(setting: str, path: str) -> Iterator[None]:
     Raises:
       CannotAct: gives the error and the line that raised it.
     """
+    filters = keras.config.is_traceback_filtering_enabled()
+    keras.config.disable_traceback_filtering()  # so that Keras doesn't add a layer's arguments to its error
     try:
         yield
     except CannotAct:
@@ -85,4 +85,9 @@ def errors_of(setting: str, path: str) -> Iterator[None]:
     except Exception as error:
         if ":" not in path:
             raise
-        raise CannotAct(f"{setting} = {path!r}: {described(error)}") from error
+        refused = CannotAct(f"{setting} = {path!r}: {described(error)}")
+        refused._keras_call_info_injected = True  # type: ignore[attr-defined]  # nor do those of the layers around it
+        raise refused from error
+    finally:
+        if filters:
+            keras.config.enable_traceback_filtering()
