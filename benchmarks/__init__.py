@@ -1,7 +1,9 @@
 """Benchmarks of the single components and of whole runs; `scripts/bench.sh` lists them."""
 
-import seed_rl.transport  # noqa: F401  sets gRPC up, before any module imports it
+from seed_rl.cli import own_process
 from seed_rl.errors import Failure
+
+own_process.claim()  # before any module imports gRPC
 
 
 class BenchmarkError(Failure):

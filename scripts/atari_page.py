@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import pyplot
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from benchmarks.atari import READINGS, SETS
@@ -224,7 +225,7 @@ def draw(folder: pathlib.Path) -> None:
         return
     colours = dict(zip((OURS, *AGENTS), COLOURS, strict=False))
     scores = [scores_of(records, each, folder.parent) for each in sorted({*READINGS, frames}) if each <= frames]
-    with pyplot.rc_context({**STYLE, "font.size": 8, "axes.titlesize": 8, "axes.titlepad": 3, "savefig.dpi": 110}):
+    with rc_context({**STYLE, "font.size": 8, "axes.titlesize": 8, "axes.titlepad": 3, "savefig.dpi": 110}):
         _draw_curves(folder, scores, colours)
         if scores[-1].anchors and scores[-1].normalised(OURS):
             _draw_profile(folder, scores[-1], colours)
@@ -235,7 +236,8 @@ def _draw_curves(folder: pathlib.Path, scores: Sequence[Scores], colours: Mappin
     games, millions = list(scores[-1].ours), scores[-1].frames / 1e6
     shape = math.ceil(len(games) / COLUMNS), min(COLUMNS, len(games))
     size = 1.7 * shape[1] + 0.4, 1.25 * shape[0] + 0.8
-    figure, axes = pyplot.subplots(*shape, figsize=size, squeeze=False, layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(*shape, squeeze=False)
     for game, panel in zip(games, axes.flat, strict=False):
         for path in sorted(folder.glob(f"{game}_seed=*.csv")):
             with path.open(encoding="utf-8", newline="") as file:
@@ -264,13 +266,13 @@ def _draw_curves(folder: pathlib.Path, scores: Sequence[Scores], colours: Mappin
     figure.supxlabel("million environment frames", fontsize=8)
     figure.supylabel("return", fontsize=8)
     figure.savefig(folder / "curves.png")
-    pyplot.close(figure)
 
 
 def _draw_profile(folder: pathlib.Path, scores: Scores, colours: Mapping[str, str]) -> None:
     """Draw the share of runs above each human-normalised score, for our and published scores."""
     x = np.linspace(-10.0, MAX_PROFILE, 400)
-    figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
     for agent in (OURS, *AGENTS):
         own = scores.normalised(agent)
         share = performance_profile(own, x, _drawn(own))
@@ -279,4 +281,3 @@ def _draw_profile(folder: pathlib.Path, scores: Scores, colours: Mapping[str, st
     axes.set(xlabel="human-normalised score, %", ylabel="share of runs above", xlim=(-10, MAX_PROFILE), ylim=(0, 1.01))
     axes.legend(title=f"{len(scores.normalised(OURS))} games, {scores.frames / 1e6:g} million frames")
     figure.savefig(folder / "profile.png")
-    pyplot.close(figure)

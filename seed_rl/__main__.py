@@ -8,6 +8,9 @@ def main() -> int:
     """Run a command and return its exit code. Ctrl-C prints one line, even while modules are still loading."""
     _repair_streams()
     try:
+        from seed_rl.cli import own_process
+
+        own_process.claim()
         from seed_rl.cli.main import main
 
         return main()

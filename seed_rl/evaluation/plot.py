@@ -8,11 +8,9 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
 from cycler import cycler
-from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
@@ -128,7 +126,8 @@ def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator
     handles: list[Any] = []
     notes: list[str] = []
     with matplotlib.rc_context(STYLE):
-        figure, axes = pyplot.subplots(figsize=(7, 4.2 + 0.1 * num_curves), layout="constrained")
+        figure = Figure(figsize=(7, 4.2 + 0.1 * num_curves), layout="constrained")
+        axes = figure.subplots()
         axes.set(**labels)
         axes.margins(x=0.01)
         yield axes, handles, notes
@@ -141,7 +140,6 @@ def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator
         figure.set_layout_engine("none")  # keeps the layout identical in all files
         for output in outputs:
             figure.savefig(output, metadata={"Date": None} if output.endswith(".svg") else None)
-        pyplot.close(figure)
 
 
 def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> bool:

@@ -1,13 +1,14 @@
 """Custom Keras layers, named by `module:Class`: their interface."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import keras
 
-from seed_rl.own_classes import errors_of, own_class
-
-keras.config.disable_traceback_filtering()  # which adds the arguments of layers to their errors
+from seed_rl import own_classes
+from seed_rl.own_classes import own_class
+from seed_rl.specs import CannotAct
 
 
 class Torso(Protocol):
@@ -72,3 +73,19 @@ def check_features(features: Any, leading: Sequence[int]) -> None:
     if shape is None or len(shape) != len(leading) + 1 or list(shape[:-1]) != list(leading):
         found = f"the shape {list(shape)}" if shape is not None else type(features).__name__
         raise ValueError(f"its features must have the shape {[*leading, 'F']}, got {found}".replace("'F'", "F"))
+
+
+@contextlib.contextmanager
+def errors_of(setting: str, path: str) -> Iterator[None]:
+    """Turn errors of a layer of one's own into one line, as `own_classes.errors_of` does, without Keras's additions."""
+    filters = keras.config.is_traceback_filtering_enabled()
+    keras.config.disable_traceback_filtering()  # so that Keras doesn't add a layer's arguments to its error
+    try:
+        with own_classes.errors_of(setting, path):
+            yield
+    except CannotAct as error:
+        error._keras_call_info_injected = True  # type: ignore[attr-defined]  # nor do those of the layers around it
+        raise
+    finally:
+        if filters:
+            keras.config.enable_traceback_filtering()

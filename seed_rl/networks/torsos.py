@@ -50,7 +50,7 @@ class Chain(keras.layers.Layer):
 def mlp_torso(config: TrunkConfig, scale: float, name: str = "mlp_torso") -> Chain:
     """Dense layers with a ReLU after each, [N, ...] to [N, hidden]; `scale` multiplies the inputs, 1/255 for pixels."""
     layers: list[Any] = [
-        keras.layers.Flatten(name="flatten", dtype=config.dtype),
+        keras.layers.Flatten("channels_last", name="flatten", dtype=config.dtype),
         *([] if scale == 1.0 else [keras.layers.Rescaling(scale, name="scale", dtype=config.dtype)]),
     ]
     for index in range(config.mlp_layers):
@@ -65,7 +65,7 @@ def shallow_torso(config: TrunkConfig, name: str = "shallow_torso") -> Chain:
         layer = keras.layers.Conv2D if index else FrameConv
         layers.append(_conv(config, filters, size, f"conv_{index}", layer, strides=stride))
         layers += relu(config.layer_norm == "all", config.dtype, f"conv_{index}")
-    layers.append(keras.layers.Flatten(name="flatten", dtype=config.dtype))
+    layers.append(keras.layers.Flatten("channels_last", name="flatten", dtype=config.dtype))
     return Chain([*layers, *dense(config, 512, "dense", is_last=True)], config.dtype, name)
 
 
@@ -80,7 +80,7 @@ def deep_torso(config: TrunkConfig, name: str = "deep_torso") -> Chain:
         for index, filters in enumerate(config.channels)
     ]
     layers += relu(config.layer_norm == "all", config.dtype, "stages")
-    layers.append(keras.layers.Flatten(name="flatten", dtype=config.dtype))
+    layers.append(keras.layers.Flatten("channels_last", name="flatten", dtype=config.dtype))
     return Chain([*layers, *dense(config, 256, "dense", is_last=True)], config.dtype, name)
 
 

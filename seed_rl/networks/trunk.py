@@ -13,10 +13,9 @@ import tensorflow as tf
 from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
-from seed_rl.networks.own_layers import check_features, make_layer
+from seed_rl.networks.own_layers import check_features, errors_of, make_layer
 from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
-from seed_rl.own_classes import errors_of
 from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec, choices_of

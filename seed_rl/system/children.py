@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 
 from seed_rl.foreign import printable
@@ -16,18 +15,6 @@ _MAX_READ = 64 * 1024  # bytes read from the end of a process's output
 # A failing command prints `seed_rl train: ...`; tracebacks of this package's errors end with `seed_rl.x.Error: ...`.
 _SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
 _LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
-_listeners: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
-"""Processes that learn of this one's end by that of their standard input."""
-
-
-def _let_go() -> None:
-    """Close a forked child's copies of the pipes: only the end of the process that made them counts."""
-    for process in _listeners:
-        if process.stdin:
-            process.stdin.close()
-
-
-os.register_at_fork(after_in_child=_let_go)
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -57,11 +44,9 @@ def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Po
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, mode) as log:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
-    _listeners.add(process)
-    return process
 
 
 def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:

@@ -8,6 +8,7 @@ from importlib import metadata
 
 from seed_rl import __version__
 from seed_rl.system.host_memory import control_groups
+from seed_rl.system.native_output import ENVIRONMENT
 
 _PACKAGES = (
     "tensorflow",
@@ -65,7 +66,8 @@ def described() -> str:
 
 def uses_onednn() -> bool:
     """Whether TensorFlow computes with oneDNN's kernels in this process, after `load_tensorflow`."""
-    return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower() in ("1", "true")
+    name = "TF_ENABLE_ONEDNN_OPTS"
+    return os.environ.get(name, ENVIRONMENT[name]).lower() in ("1", "true")
 
 
 def multiplies_bfloat16(cpuinfo: str = _CPUINFO) -> tuple[bool, str]:

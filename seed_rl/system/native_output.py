@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import glob
 import importlib
 import os
 import sys
@@ -12,7 +11,12 @@ from typing import Any
 from seed_rl.errors import UsageError
 from seed_rl.foreign import described
 
-_TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
+ENVIRONMENT = {
+    # TensorFlow's default is oneDNN only on CPUs with AVX-512 VNNI, BF16 or AMX. Elsewhere, too, it halves an update.
+    "TF_ENABLE_ONEDNN_OPTS": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+"""Variables that TensorFlow reads when it is imported, with their values then, unless the user sets them."""
 
 
 @contextlib.contextmanager
@@ -35,21 +39,17 @@ class CannotLoad(UsageError):
 
 
 def load_tensorflow() -> Any:
-    """Import TensorFlow and Keras silently, overriding the machine's Keras settings; errors are still raised.
+    """Import TensorFlow and Keras silently; errors are still raised. The process's environment is as before.
 
     Garbage collection is off meanwhile, because it would take a quarter of the time and find hardly any garbage. Where
     JAX is installed, it is hidden from TensorFlow, which would take half as long again to load it for TensorFlow Lite.
 
     Raises:
       ModuleNotFoundError: TensorFlow is not installed.
-      CannotLoad: the import fails otherwise, or Keras was imported before with another backend.
+      CannotLoad: the import fails otherwise, Keras was imported before with another backend, or has another float type.
     """
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    # TensorFlow's default is oneDNN only on CPUs with AVX-512 VNNI, BF16 or AMX. Elsewhere, too, it halves an update.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if not any(map(glob.glob, _TPU_CHIPS)):
-        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # TPU builds would query a metadata server for minutes
+    before = dict(os.environ)
+    os.environ.update(ENVIRONMENT | before | {"KERAS_BACKEND": "tensorflow"})
     collects = gc.isenabled()
     gc.disable()
     hides = "jax" not in sys.modules
@@ -65,13 +65,16 @@ def load_tensorflow() -> Any:
     finally:
         if hides:
             del sys.modules["jax"]
+        for name in (*ENVIRONMENT, "KERAS_BACKEND"):
+            os.environ.pop(name, None)
+            if name in before:
+                os.environ[name] = before[name]
         if collects:
             gc.enable()
     if keras.backend.backend() != "tensorflow":
         raise CannotLoad(f"Keras was imported before with backend {keras.backend.backend()}, and needs tensorflow here")
-    keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may say otherwise
-    keras.config.set_floatx("float32")
-    keras.config.set_epsilon(1e-7)
+    if keras.config.floatx() != "float32":
+        raise CannotLoad(f"Keras is set to {keras.config.floatx()} (~/.keras/keras.json), and needs float32 here")
     return tensorflow
 
 

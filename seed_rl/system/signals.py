@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import threading
 import time
@@ -93,15 +94,17 @@ def signals(numbers: Sequence[signal.Signals] = ALL) -> Iterator[StopFlag]:
             signal.signal(number, handler)
 
 
-def stop_at_end_of_input(stopped: StopFlag) -> None:
-    """Start a thread that asks to end once standard input is closed, because the parent has ended in whatever way.
+def stop_with_parent(stopped: StopFlag) -> None:
+    """Start a thread that asks to end once the parent has ended in whatever way, or has closed standard input.
 
     If the flag `raises`, the process receives SIGTERM.
     """
+    parent = os.pidfd_open(os.getppid())  # forks of the parent, which outlive it, keep the input open
 
     def read() -> None:
-        while os.read(0, 1024):  # reading sys.stdin would hold a lock needed at exit
-            pass
+        while parent not in (ready := select.select([0, parent], [], [])[0]):
+            if 0 in ready and not os.read(0, 1024):  # reading sys.stdin would hold a lock needed at exit
+                break
         if stopped.raises:
             os.kill(os.getpid(), signal.SIGTERM)
         stopped.set()

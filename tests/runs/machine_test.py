@@ -1,27 +1,46 @@
 """Settings and files of the user's machine that must not reach into a run."""
 
-import os
+import functools
 import subprocess
 import sys
 import types
 from unittest import mock
 
 import keras
+import numpy as np
 import pytest
 
+from seed_rl.agents.vtrace import VTrace
+from seed_rl.networks import torsos
 from seed_rl.system import children, native_output
 
 
-def test_settings_of_keras_are_not_the_machines(monkeypatch):
-    """As ~/.keras/keras.json and the environment may have them."""
-    monkeypatch.setenv("KERAS_BACKEND", "torch")
+@pytest.fixture
+def keras_as_another_program_set_it():
+    """As ~/.keras/keras.json may have it, too."""
+    before = keras.config.image_data_format(), keras.config.floatx()
     keras.config.set_image_data_format("channels_first")
+    yield
+    keras.config.set_image_data_format(before[0])
+    keras.config.set_floatx(before[1])
+
+
+@pytest.mark.usefixtures("keras_as_another_program_set_it")
+def test_the_order_of_dimensions_is_not_the_machines_and_its_float_type_must_be_ours():
+    frames = np.arange(2 * 40 * 40 * 3, dtype=np.uint8).reshape(2, 40, 40, 3)
+    for torso in functools.partial(torsos.mlp_torso, scale=1.0), torsos.shallow_torso, torsos.deep_torso:
+        outputs = []
+        for order in "channels_first", "channels_last":
+            keras.config.set_image_data_format(order)
+            made = torso(VTrace(dtype="float32"))
+            made.build(frames.shape)
+            made.set_weights([np.resize([0.1, -0.02, 0.03], each.shape) for each in made.get_weights()])
+            outputs.append(made(frames))
+        np.testing.assert_array_equal(*outputs)
+        assert np.ptp(outputs[0]) > 0
     keras.config.set_floatx("float16")
-    keras.config.set_epsilon(0.1)
-    native_output.load_tensorflow()
-    assert os.environ["KERAS_BACKEND"] == keras.backend.backend() == "tensorflow"
-    assert (keras.config.floatx(), keras.config.epsilon()) == ("float32", 1e-7)
-    assert keras.layers.Conv2D(1, 1).data_format == "channels_last"
+    with pytest.raises(native_output.CannotLoad, match="Keras is set to float16"):
+        native_output.load_tensorflow()
 
 
 def test_libraries_that_cannot_be_used_are_a_sentence(monkeypatch):

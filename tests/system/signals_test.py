@@ -14,10 +14,10 @@ from seed_rl.system import children, signals
 from tests.support.deadlines import within
 
 WAITS_IN_PYTHON = """
-from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.system.signals import signals, stop_with_parent
 
 with signals() as stopped:
-    stop_at_end_of_input(stopped)
+    stop_with_parent(stopped)
     print("waiting", flush=True)
     while not stopped.is_set():
         pass
@@ -36,11 +36,11 @@ except KeyboardInterrupt:
     print("after all", flush=True)
 """
 NOTHING_TO_LOSE = """
-from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.system.signals import signals, stop_with_parent
 
 with signals() as stopped:
     stopped.raises = True
-    stop_at_end_of_input(stopped)
+    stop_with_parent(stopped)
     try:
         print("waiting", flush=True)
         while True:
@@ -126,7 +126,11 @@ def test_a_process_learns_of_the_end_of_its_parent_although_a_fork_of_that_lives
     program = """
 import os, sys, time
 from seed_rl.system import children
-children.logged(["sh", "-c", "read _; echo gone"], sys.argv[1])
+waits = "import time; from seed_rl.system import signals as s; s.stop_with_parent(stop := s.StopFlag())"
+waits += "\\nprint('waiting', flush=True)\\nwhile not stop.is_set(): time.sleep(0.01)\\nprint('gone', flush=True)"
+children.logged(children.python(waits), sys.argv[1])
+while not os.path.getsize(sys.argv[1]):
+    time.sleep(0.01)
 if os.fork() == 0:
     time.sleep(60)
 os._exit(0)
@@ -134,5 +138,5 @@ os._exit(0)
     log = tmp_path / "log"
     with subprocess.Popen([sys.executable, "-c", program, str(log)], start_new_session=True) as parent:
         parent.wait(within(20))
-        wait_for(lambda: log.read_text() == "gone\n")
+        wait_for(lambda: log.read_text() == "waiting\ngone\n")
         os.killpg(parent.pid, signal.SIGKILL)

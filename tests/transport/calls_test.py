@@ -31,7 +31,8 @@ def test_a_stuck_thread_does_not_keep_the_learner_from_ending(house, monkeypatch
 
 @pytest.mark.parametrize("given", [None, "client_idleness"])
 def test_the_choice_of_grpcs_experiments_reaches_no_other_process_and_yields_to_the_users(given):
-    program = "import os, sys, seed_rl.transport; print('grpc' in sys.modules, os.environ.get('GRPC_EXPERIMENTS'))"
+    claim = "from seed_rl.cli import own_process; own_process.claim()"
+    program = f"import os, sys; {claim}; print('grpc' in sys.modules, os.environ.get('GRPC_EXPERIMENTS'))"
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_EXPERIMENTS"}
     environment |= {"GRPC_EXPERIMENTS": given} if given else {}
     printed = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True).stdout

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from seed_rl.actor.loop import Actor
 from seed_rl.cli import flags
 from seed_rl.cli.command import command
-from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.system.signals import signals, stop_with_parent
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_token
@@ -47,7 +47,7 @@ def actor(values: flags.FlagValues) -> int:
     _log.info("looking for a learner at %s", values.server_address)
     with signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
         if values.exit_with_parent:
-            stop_at_end_of_input(stopped)
+            stop_with_parent(stopped)
         run = pool.submit(running.run)
         # The main thread only waits: a signal handler must not run while it holds a lock.
         while not run.done():

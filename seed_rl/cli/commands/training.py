@@ -18,7 +18,7 @@ from seed_rl.reporting.text import counted, duration
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.local_actors import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
-from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
+from seed_rl.system.signals import StopFlag, signals, stop_with_parent
 
 OPTIONS = run_options()
 _RUN = flags.group(
@@ -116,7 +116,7 @@ def _train_open(values: flags.FlagValues, run: Run) -> int:
             contextlib.closing(run.train(stopped)) as rows,
         ):
             if "exit_with_parent" in values and values.exit_with_parent:
-                stop_at_end_of_input(stopped)
+                stop_with_parent(stopped)
             replay = run.experiment.replay
             # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
             if run.learners == 1 and not (replay and replay.snapshot):

@@ -11,7 +11,7 @@ from seed_rl.errors import UsageError
 from seed_rl.extras.films.during_training import film_every
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explained
-from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.system.signals import signals, stop_with_parent
 
 
 @command(
@@ -33,7 +33,7 @@ def play(values: flags.FlagValues) -> int:
     with signals() as stopped, usable_run(values, place_of(values), "play.mp4", "play.gif") as (logdir, paths):
         stopped.raises = True
         if values.exit_with_parent:
-            stop_at_end_of_input(stopped)
+            stop_with_parent(stopped)
         from seed_rl.extras.films.film import Limits, film_run
 
         with explained(UsageError, f"--output {', '.join(paths)} can't be written"):

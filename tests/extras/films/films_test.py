@@ -120,7 +120,7 @@ def test_a_film_whose_parent_has_ended_leaves_nothing(saved_run, tmp_path, monke
     flags, pictures = [], itertools.count(1)
     (folder := tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setattr(commands, "stop_at_end_of_input", flags.append)  # which then sends the signal
+    monkeypatch.setattr(commands, "stop_with_parent", flags.append)  # which then sends the signal
 
     def drawn(picture, text):
         if flags[0].raises and next(pictures) == 3:
