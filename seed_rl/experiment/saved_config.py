@@ -13,6 +13,7 @@ from seed_rl import agents
 from seed_rl.envs import registry
 from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment.gone import without_gone
 from seed_rl.experiment.own_gin import own_gin
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
@@ -60,8 +61,8 @@ def rebuilt(settings: Mapping[str, Any], path: str) -> Experiment:
     Raises:
       ConfigError: the settings are invalid; names `path`.
     """
-    saved = {name: value for name, value in settings.items() if not name.endswith(CHOSEN)}
     try:
+        saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
         if not {"env.kind", "agent.kind"} <= saved.keys():
             raise ConfigError("env.kind and agent.kind are missing")
         with own_gin():  # the program's bindings don't fill in what is missing
