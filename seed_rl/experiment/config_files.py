@@ -243,7 +243,7 @@ def differences(experiment: Experiment, saved: Mapping[str, Any], place: str = "
 
 
 def save_config(experiment: Experiment, logdir: str, chosen: Mapping[str, str] = types.MappingProxyType({})) -> None:
-    """Write all settings into the log directory, as `config.gin` (for people and `train`) and `config.json` (as data).
+    """Write all settings into the log directory, as `config.gin` for people and as `config.json`, which is read again.
 
     The latter also says what was `chosen` on this machine for settings that leave it open, by their dotted names.
 
