@@ -40,7 +40,7 @@ _TABLE: dict[tuple[tuple[str, ...], str], _Gone] = {
     (_AGENTS, "layer_norm"): _Gone(
         "2026-11-25", "is a text", today=lambda norm: {"layer_norm": "all" if norm else "none"}, kind=bool
     ),
-    (("VTrace",), "clip_value"): _Gone("2026-11-25", "bounded the step of values, as PPO.clip_value does", (0,)),
+    (("VTrace",), "clip_value"): _Gone("2026-11-25", "bounded the step of values, which nothing does now", (0,)),
     (("VTrace",), "gae"): _Gone("2026-11-25", "replaced V-trace's targets by PPO's, which are PPO's own now", (False,)),
     (("VTrace", "PPO"), "target_network"): _Gone(
         "2026-11-25", "took targets and ratios from older weights (IMPACT), which nothing does now", (False,)
@@ -57,6 +57,13 @@ _TABLE: dict[tuple[tuple[str, ...], str], _Gone] = {
     (("VTrace", "PPO"), "kl_stop"): _Gone(
         "2026-11-28", "ended an update once the policy had moved that far, which nothing does now", (0,)
     ),
+    (("PPO",), "clip_value"): _Gone("2026-11-29", "bounded the step of values, which nothing does now", (0,)),
+    (("Logs",), "milestones"): _Gone("2026-11-29", "forecast returns on the display"),
+    (("Inference",), "queue_batches"): _Gone(
+        "2026-11-29", "let more finished unrolls wait for an update, which hold one batch now", (1,)
+    ),
+    (("Inference",), "max_reward"): _Gone("2026-11-29", "bounded rewards, whose bound is 1e6 now", (1e6,)),
+    (("Inference",), "max_observation"): _Gone("2026-11-29", "bounded observations, whose bound is 1e8 now", (1e8,)),
 }
 GONE = {f"{kind}.{name}": gone for (kinds, name), gone in _TABLE.items() for kind in kinds}
 """Each setting that is gone, as `Class.name`."""
