@@ -32,7 +32,7 @@ _ASCII_TICKS = "_.-~=+*#"
 _MAX_CURVE = 48  # characters
 _BESIDE_CURVE = 26  # characters taken by border, label and value
 _LOSSES = 4  # loss terms shown next to the total
-_VARIES_AFTER = {"milestone": ",", "learning": ":"}
+_VARIES_AFTER = {"learning": ":"}
 """Separators after which a status has numbers that change with every row."""
 _RATE_SECONDS = 60.0
 """Time over which a rate is measured: those of single rows vary by a half on a machine that is shared."""
@@ -52,16 +52,6 @@ def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
 def _plain(number: float) -> str:
     """Format a return: 12.35 or -1256."""
     return f"{number:.2f}" if abs(number) < 1000 else f"{number:.0f}"
-
-
-def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]], rate: float) -> str:
-    """Describe the next milestone and when this run would reach it at a rate, frames/s."""
-    frames = row["env_frames"]
-    reached = row.get("eval/episode_return", row.get("episode_return", -math.inf))
-    for value, usual in sorted(milestones):
-        if rate > 0 and usual > frames and value > reached:
-            return f"return {value:g} usually by {short(usual)} frames, here in {duration((usual - frames) / rate)}"
-    return ""
 
 
 @dataclasses.dataclass(eq=False)
@@ -85,7 +75,7 @@ class RunDisplay:
         self._row: Mapping[str, float] = {}
         self._status: dict[str, str] = {}
         self._recent: collections.deque[tuple[float, float]] = collections.deque()  # seconds and frames of rows
-        self._printed = {"learning": "", "milestone": ""}
+        self._printed = {"learning": ""}
         self._drawn = 0, 0  # width and height of the panel
         self._monitor = LearningMonitor()
         self._updates = False
@@ -136,7 +126,7 @@ class RunDisplay:
         return row["env_frames"] >= self._total_frames
 
     def _status_of(self, row: Mapping[str, float]) -> dict[str, str]:
-        """Describe connections, bottleneck, next milestone and learning problem; texts may be empty."""
+        """Describe connections, bottleneck and learning problem; texts may be empty."""
         actors = f"{row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
         connected = f"{row['environments']:.0f} of {self.experiment.actors.num_envs} environments of {actors}"
         learning = self._monitor.diagnose(row)
@@ -144,10 +134,9 @@ class RunDisplay:
             return {"connected": connected}
         if not self._updates:
             return {"starting": self._start_of(row), "connected": connected}
-        milestone = _milestone(row, self.experiment.milestones(), self._rate(row)) if "loss/total" in row else ""
         agent = self.experiment.agent
         limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.loses_by_bfloat16)
-        return {"connected": connected, "bottleneck": limit, "milestone": milestone, "learning": learning}
+        return {"connected": connected, "bottleneck": limit, "learning": learning}
 
     def _start_of(self, row: Mapping[str, float]) -> str:
         """Describe what happens before the first update."""
@@ -193,7 +182,7 @@ class RunDisplay:
             if name == "starting":
                 continue
             key = text.partition(_VARIES_AFTER[name])[0] if name in _VARIES_AFTER else text
-            if key != self._printed.get(name) and (key or name != "milestone"):
+            if key != self._printed.get(name):
                 lines.append(f"{name}: {text or 'problem resolved'}")
             self._printed[name] = key
         return lines

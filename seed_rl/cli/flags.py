@@ -85,10 +85,7 @@ EXIT_WITH_PARENT = boolean("exit_with_parent", False, "")
 """Exit when standard input is closed. Set by parent processes; without a description, `--help` omits it."""
 
 IMPORT_MODULE = repeated(
-    "import_module",
-    [],
-    "Python module that settings may refer to, such as one with your own environment or network, or directory of "
-    "DMLab.runfiles_path. May be repeated.",
+    "import_module", [], "Module, or directory of native code, that settings may name; repeatable."
 )
 
 OVERWRITE = boolean("overwrite", False, "Replace what --output names, if it exists.")

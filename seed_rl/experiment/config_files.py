@@ -18,6 +18,7 @@ from seed_rl.envs.base import EnvConfig
 from seed_rl.errors import UsageError
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gin_text import bindings, to_gin
+from seed_rl.experiment.gone import without_gone, without_gone_in_text
 from seed_rl.experiment.own_gin import SHIPPED, check_references, own_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
 from seed_rl.foreign import described, shortened, without_gin
@@ -83,7 +84,8 @@ def _configured(
             if agent is not None:
                 _change_agent(agent)
             for binding in gin_params:
-                _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ", binding.partition("=")[0].strip())
+                current = without_gone_in_text(_quoted(binding), repr(binding))
+                _parse(gin.parse_config, current, f"{binding!r}: ", binding.partition("=")[0].strip())
             _parse(lambda _: check_references(), "", "")
             _refuse_unused_scopes(gin.config_str())
             return kind()  # gin supplies the arguments
@@ -204,16 +206,16 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
     """Return the `differences` from the run in a log directory; empty if there is no run.
 
     Raises:
-      ConfigError: `config.json` in the directory can't be read.
+      ConfigError: `config.json` in the directory can't be read, or a setting in it that had an effect is gone.
     """
     try:
         saved = saved_settings(logdir)
     except FileNotFoundError:
         return []
-    return differences(experiment, saved)
+    return differences(experiment, saved, os.path.join(logdir, SAVED))
 
 
-def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
+def differences(experiment: Experiment, saved: Mapping[str, Any], place: str = "the record") -> list[str]:
     """Describe the changed settings that prevent an experiment from continuing a run, in a phrase each.
 
     The length of the run may change unless its learning rate depends on it.
@@ -221,7 +223,12 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
     Args:
       experiment: the experiment that would continue the run.
       saved: result of `Experiment.to_json` for the run.
+      place: what a message calls it.
+
+    Raises:
+      ConfigError: the run had a setting that is gone, and that had an effect.
     """
+    saved = without_gone(saved, place)
     # Both have JSON's types, and one name for a group of settings, which may be None, and for its kind.
     own = json.loads(json.dumps(experiment.to_json()))
     current, saved = ({name.removesuffix(".kind"): each[name] for name in each} for each in (own, saved))
@@ -236,7 +243,7 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
 
 
 def save_config(experiment: Experiment, logdir: str, chosen: Mapping[str, str] = types.MappingProxyType({})) -> None:
-    """Write all settings into the log directory, as `config.gin` (for people and `train`) and `config.json` (as data).
+    """Write all settings into the log directory, as `config.gin` for people and as `config.json`, which is read again.
 
     The latter also says what was `chosen` on this machine for settings that leave it open, by their dotted names.
 

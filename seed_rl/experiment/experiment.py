@@ -40,15 +40,8 @@ class Inference(Settings):
     """Maximum number of environments per act step; a group of environments must fit."""
     max_wait_ms: NonNegative = 2.0
     """Maximum time an observation waits for a batch to fill, milliseconds; it waits only if others usually arrive."""
-    queue_batches: Annotated[float, Within(1, 1000)] = 1.0
-    """Capacity of the queue of finished unrolls, in learner batches; with a replay ratio above 1, in multiples of the
-    new unrolls per update."""
     stagger_unrolls: bool = True
     """Stagger the first unrolls of the environments, so that finished unrolls arrive evenly."""
-    max_reward: NonNegative = 1e6
-    """Largest absolute reward; an actor that sends a larger one is disconnected, because its square could overflow."""
-    max_observation: NonNegative = 1e8
-    """Largest absolute value of floating-point observations, enforced like `max_reward`."""
     lease_timeout_s: NonNegative = 60.0
     """Time after which to free the environment ids of an actor that joined but opened no stream, seconds."""
 
@@ -244,12 +237,6 @@ class Experiment(Settings):
     def score(self) -> str:
         """Metric by which to judge a run: the mean return in evaluation environments, or else in training."""
         return "eval/episode_return" if self.actors.num_eval_envs else "episode_return"
-
-    def milestones(self) -> list[tuple[float, int]]:
-        """Return pairs of a return and the environment frames at which runs usually reach it, within `total_frames`."""
-        task = getattr(self.env, self.env.task_setting) if self.env.task_setting else ""
-        known = [(value, frames) for name, value, frames in self.logs.milestones if name == task]
-        return [(value, frames) for value, frames in known if frames <= self.total_frames]
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings as JSON values by dotted name."""

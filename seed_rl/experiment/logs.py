@@ -25,6 +25,3 @@ class Logs(Settings):
     """Interval between digests of all weights in the journal of a recorded run, learner updates."""
     wandb_project: Annotated[str, Place()] = ""
     """Weights & Biases project to which the run reports (needs the package `wandb`); empty: none."""
-    milestones: tuple[tuple[str, float, int], ...] = ()
-    """Returns that earlier runs of this experiment reached, as tuples `(task, return, frames)`, where frames is the
-    median over seeds: the display predicts when the run will reach them. Suites without tasks use the task ''."""

@@ -1,6 +1,7 @@
 """Gin with a configuration of this library's own, which leaves that of the program as it is."""
 
 import contextlib
+import io
 import os
 import threading
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from importlib import resources
 from typing import IO, Any
 
 import gin
+
+from seed_rl.experiment.gone import without_gone_in_text
 
 SHIPPED = str(resources.files("seed_rl.configs"))
 """Directory of the gin files that are shipped with the package."""
@@ -66,11 +69,13 @@ class _Files:
         if path in self._including:
             raise ValueError(f"{name} includes itself")
         with open(path, encoding="utf-8-sig") as file:
-            self._including.append(path)
-            try:
-                yield file
-            finally:
-                self._including.pop()
+            text = io.StringIO(without_gone_in_text(file.read(), path))
+        text.name = path  # for gin's messages
+        self._including.append(path)
+        try:
+            yield text
+        finally:
+            self._including.pop()
 
     def _path(self, name: str) -> str:
         beside = [os.path.join(os.path.dirname(self._including[-1]), name)] if self._including else []

@@ -13,6 +13,7 @@ from seed_rl import agents
 from seed_rl.envs import registry
 from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment.gone import without_gone
 from seed_rl.experiment.own_gin import own_gin
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
@@ -42,33 +43,34 @@ def saved_settings(logdir: str) -> dict[str, Any]:
         raise ConfigError(f"{path} can't be read: {error}") from error
 
 
-def load_saved(logdir: str) -> Experiment:
+def load_saved(logdir: str, own: bool = False) -> Experiment:
     """Rebuild the experiment of a run without executing anything from its log directory.
 
-    Classes of settings come from this library, installed suites, and modules that are already imported.
+    Classes of settings come from this library, installed suites, and modules that are already imported. Places to
+    write to are left out unless the run is one's `own`.
 
     Raises:
       FileNotFoundError: it isn't the log directory of a run, as `saved_settings` explains.
       ConfigError: `config.json` can't be read, or its settings are invalid.
     """
-    return rebuilt(saved_settings(logdir), os.path.join(logdir, SAVED))
+    return rebuilt(saved_settings(logdir), os.path.join(logdir, SAVED), own)
 
 
-def rebuilt(settings: Mapping[str, Any], path: str) -> Experiment:
+def rebuilt(settings: Mapping[str, Any], path: str, own: bool = False) -> Experiment:
     """Rebuild the experiment of a run from the settings in its `config.json`, like `load_saved`.
 
     Raises:
       ConfigError: the settings are invalid; names `path`.
     """
-    saved = {name: value for name, value in settings.items() if not name.endswith(CHOSEN)}
     try:
+        saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
         if not {"env.kind", "agent.kind"} <= saved.keys():
             raise ConfigError("env.kind and agent.kind are missing")
         with own_gin():  # the program's bindings don't fill in what is missing
             experiment: Experiment = _rebuilt(Experiment, "", saved)
             if saved:
                 raise ConfigError(f"unknown setting {', '.join(map(shortened, [*saved][:3]))}")
-            experiment = without_places(experiment, only_written=True)
+            experiment = experiment if own else without_places(experiment, only_written=True)
     except (ImportError, TypeError, ValueError, RecursionError, UsageError) as error:
         raise ConfigError(f"{path} can't be used: {without_gin(error)}") from error
     for module in modules_named(experiment):

@@ -62,7 +62,7 @@ class Sizes:
         batch_size = experiment.batch_size // (num_devices * num_hosts)
         max_batch = min(experiment.inference.max_batch_size, -(-actors.num_envs // num_devices))
         new_unrolls = batch_size / (1.0 if replay is None else replay.ratio)
-        queue_capacity = math.ceil(experiment.inference.queue_batches * min(batch_size, new_unrolls))
+        queue_capacity = math.ceil(min(batch_size, new_unrolls))
         min_size = 0 if replay is None else -(-replay.min_size // num_devices)
         capacity = 0 if replay is None else max(min_size, replay.capacity // num_devices)
         unrolls_per_env = -(-(agent.length - 1) // agent.unroll_length)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from seed_rl.experiment import Experiment, Inference
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport import messages
-from seed_rl.transport.codec import Bounds, StepCodec
+from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.protocol import Refusal, Refused
 from seed_rl.transport.server import ActorServer
@@ -53,5 +53,4 @@ def server_of(
         service,
         security=security,
         max_message_bytes=max(largest_step, messages.MAX_REQUEST_BYTES),
-        bounds=Bounds(inference.max_reward, inference.max_observation),
     )

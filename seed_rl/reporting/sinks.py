@@ -1,14 +1,12 @@
 """Opens the destinations of a run's rows, and retries those that fail temporarily."""
 
 import collections
-import dataclasses
 import logging
 import os
 import time
 from collections.abc import Callable
 
 from seed_rl.experiment import Experiment
-from seed_rl.experiment.config_files import save_config
 from seed_rl.reporting.event_file import PREFIX, EventFile
 from seed_rl.reporting.metrics import FILE, MetricsFile
 from seed_rl.reporting.sink import Sink
@@ -65,7 +63,7 @@ class RetryingSink(Sink):
 
 
 def sinks_of(experiment: Experiment, logdir: str, resumed: tuple[int, float] | None) -> list[Sink]:
-    """Open the sinks of a run and save its configuration.
+    """Open the sinks of a run.
 
     Args:
       experiment: experiment of the run.
@@ -74,15 +72,8 @@ def sinks_of(experiment: Experiment, logdir: str, resumed: tuple[int, float] | N
     """
     os.makedirs(logdir, exist_ok=True)
     started = time.time()
-    here, settings = dataclasses.replace(experiment, agent=experiment.agent.for_device()), experiment.to_json()
-    chosen = {name: value for name, value in here.to_json().items() if value != settings[name]}
-
-    def files() -> Sink:
-        save_config(experiment, logdir, chosen)
-        return MetricsFile(logdir, resumed)
-
     sinks: list[Sink] = [
-        RetryingSink(f"the configuration and {FILE}", files),
+        RetryingSink(FILE, lambda: MetricsFile(logdir, resumed)),
         RetryingSink(PREFIX, lambda: EventFile(experiment, logdir, resumed, started)),
     ]
     if experiment.logs.wandb_project:

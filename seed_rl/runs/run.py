@@ -16,7 +16,7 @@ from seed_rl.foreign import shortened
 from seed_rl.learner.actor_server import loading_server
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ACTORS, PROCESSES, THREADS, local_actors
-from seed_rl.runs.run_directory import CannotUse, run_directory
+from seed_rl.runs.run_directory import CannotUse, record_configuration, run_directory
 from seed_rl.system.entry_points import declared
 from seed_rl.system.files import allow_many_files, explained, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
@@ -141,6 +141,7 @@ class Run:
           AddressError, SecurityError: the server can't listen on the address.
           ActorFailed: actors keep failing right after their start.
           Diverged: updates are no longer finite.
+          CannotUse: the configuration can't be written.
           CheckpointError: the last checkpoint can't be written.
           RuntimeError: the run is not open.
         """
@@ -179,6 +180,7 @@ class Run:
                 finished = "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames"
                 _log.warning(finished, self.logdir, frames, self.experiment.total_frames)
                 return
+            record_configuration(self.experiment, self._directory)
 
             def leave(error: type[BaseException] | None, *_: object) -> None:
                 """Close the learner; its actors wait for one that a signal or an error has ended."""

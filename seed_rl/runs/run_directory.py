@@ -1,6 +1,7 @@
 """The log directory of a run, which belongs to one configuration and one learner at a time, and the log in it."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 
 from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.experiment.config_files import differences_from_saved
+from seed_rl.experiment.config_files import differences_from_saved, save_config
 from seed_rl.foreign import enumerated, printable
 from seed_rl.system.files import explained, locked, reason
 
@@ -54,6 +55,18 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
         logging.getLogger().addHandler(handler)
         cleanup.callback(logging.getLogger().removeHandler, handler)
         yield
+
+
+def record_configuration(experiment: Experiment, logdir: str) -> None:
+    """Write the configuration of a run into its directory, once it can begin. Imports TensorFlow.
+
+    Raises:
+      CannotUse: it can't be written.
+    """
+    here, settings = dataclasses.replace(experiment, agent=experiment.agent.for_device()), experiment.to_json()
+    chosen = {name: value for name, value in here.to_json().items() if value != settings[name]}
+    with explained(CannotUse, f"the configuration can't be written into {logdir}"):
+        save_config(experiment, logdir, chosen)
 
 
 def _refuse_links(logdir: str) -> None:

@@ -22,14 +22,10 @@ if sys.byteorder != "little":
     raise ImportError("seed_rl.transport needs a little-endian machine: tensors are sent as they are in memory")
 
 
-class Bounds(NamedTuple):
-    """The largest magnitudes accepted by decoding, from `Inference`; by default anything finite."""
-
-    max_reward: float = np.inf
-    max_observation: float = np.inf
-
-
-DEFAULT_BOUNDS = Bounds()
+MAX_REWARD = 1e6
+"""Largest absolute reward that is accepted: the square of a larger one could overflow."""
+MAX_OBSERVATION = 1e8
+"""Largest absolute value that is accepted in observations of floating-point numbers."""
 
 
 class _Field(NamedTuple):
@@ -64,7 +60,6 @@ class StepCodec:
         self,
         env_spec: EnvSpec,
         num_envs: int,
-        bounds: Bounds = DEFAULT_BOUNDS,
         memory: memoryview | None = None,
         in_memory: bytes = ALL_IN_MEMORY,  # the message of a step in shared memory
     ):
@@ -86,7 +81,6 @@ class StepCodec:
             self.payload_bytes += num_envs * spec.nbytes
         # Observation tensors with values to check.
         self._checked = [index for index in range(3, len(self._fields)) if self._fields[index].dtype.kind in "fb"]
-        self._bounds = bounds
         self._memory = memory
         self._views = None if memory is None else self._views_of(memory, 0)
         self.header = _header(self.payload_bytes) if memory is None else in_memory
@@ -106,7 +100,7 @@ class StepCodec:
         """Return the codec for steps of `num_envs` of the group's environments: this one, unless they are fewer."""
         if not 0 < num_envs < self.num_envs:
             return self
-        return StepCodec(self._env_spec, num_envs, self._bounds, self._memory, SOME_IN_MEMORY)
+        return StepCodec(self._env_spec, num_envs, self._memory, SOME_IN_MEMORY)
 
     def encode_step(self, output: EnvOutput) -> bytes:
         """Encode a step as a message, or write it into shared memory; on an error, write nothing."""
@@ -141,11 +135,11 @@ class StepCodec:
         # Stripping 0 and 1 from both ends is faster than numpy for so few bytes.
         if (done.tobytes() + last.tobytes()).strip(b"\x00\x01"):
             raise WireError("done and last must hold only 0 and 1, got another value")
-        _check_magnitude("reward", reward, "max_reward", self._bounds.max_reward)
+        _check_magnitude("reward", reward, MAX_REWARD)
         for index in self._checked:
             name, tensor = self._fields[index].name, tensors[index]
             if tensor.dtype.kind == "f":
-                _check_magnitude(name, tensor, "max_observation", self._bounds.max_observation)
+                _check_magnitude(name, tensor, MAX_OBSERVATION)
             elif tensor.view(np.uint8).max() > 1:
                 raise WireError(f"{name} must hold only 0 and 1, got another value")
         if self._names is None:
@@ -206,10 +200,10 @@ def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-def _check_magnitude(name: str, tensor: np.ndarray, setting: str, bound: float) -> None:
-    if (largest := np.abs(tensor).max()) <= bound and largest < np.inf:  # False for a NaN
+def _check_magnitude(name: str, tensor: np.ndarray, bound: float) -> None:
+    if float(np.abs(tensor).max()) <= bound:  # False for a NaN
         return
-    beyond = ~((np.abs(tensor) <= bound) & np.isfinite(tensor))
+    beyond = ~(np.abs(tensor).astype(float) <= bound)  # in float16 the bound would be infinite
     value, env = tensor[beyond][0], np.argwhere(beyond)[0, 0]
-    allowed = f"in [-{bound:g}, {bound:g}] (Inference.{setting})" if np.isfinite(value) else "finite"
+    allowed = f"in [-{bound:g}, {bound:g}]" if np.isfinite(value) else "finite"
     raise WireError(f"{name} must be {allowed}, got {value:g} in environment {env}, which ends its whole group")

@@ -13,7 +13,7 @@ from seed_rl.system.host_memory import reuse_freed_blocks
 from seed_rl.transport import address as addresses
 from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import CallServer, IncomingCall
-from seed_rl.transport.codec import DEFAULT_BOUNDS, Bounds, StepCodec
+from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.limits import Allowance, HostLog
 from seed_rl.transport.protocol import Refusal, Refused, reading
@@ -40,7 +40,6 @@ class ActorServer:
         *,
         security: ServerSecurity,
         max_message_bytes: int = 64 << 20,
-        bounds: Bounds = DEFAULT_BOUNDS,
     ):
         """
         Args:
@@ -48,7 +47,6 @@ class ActorServer:
           service: answers the calls.
           security: the learner's credentials.
           max_message_bytes: the largest message to read; groups with larger steps may not join.
-          bounds: the largest reward and observation; a step beyond them ends its stream.
 
         Raises:
           AddressError: the address is malformed.
@@ -62,7 +60,6 @@ class ActorServer:
         security.check(self._address)
         self._security = security
         self._max_message_bytes = max_message_bytes
-        self._bounds = bounds
         # The rest of the files that this process may open is for itself.
         self._max_connections = min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         most = max_message_bytes + messages.MAX_REQUEST_BYTES  # for numbers about episodes
@@ -196,4 +193,4 @@ class ActorServer:
             opening = protocol.Opening.read(call.metadata)
         if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
-        ActorStream(call, self.service, opening, self.streams, self._bounds)
+        ActorStream(call, self.service, opening, self.streams)

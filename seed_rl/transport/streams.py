@@ -15,7 +15,7 @@ import numpy as np
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import IncomingCall
-from seed_rl.transport.codec import Bounds, StepCodec
+from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.protocol import WireError, reading
 from seed_rl.transport.shared_memory import open_offered
 from seed_rl.types import EnvOutput
@@ -71,7 +71,6 @@ class ActorStream:
         service: Service,
         opening: protocol.Opening,
         streams: set[ActorStream],  # all open ones; this one adds and removes itself
-        bounds: Bounds,
     ):
         self._call = call
         self._service = service
@@ -81,9 +80,9 @@ class ActorStream:
         self.silent_since = time.monotonic()
         """Time of the last answer; infinite while a step is unanswered."""
         self._lease, env_spec = service.open(opening.session, opening.group)
-        codec = StepCodec(env_spec, len(self._lease.env_ids), bounds)
+        codec = StepCodec(env_spec, len(self._lease.env_ids))
         memory = self._open_memory(opening.memory, codec.payload_bytes)
-        self._codec = self._asked = codec if memory is None else StepCodec(env_spec, codec.num_envs, bounds, memory)
+        self._codec = self._asked = codec if memory is None else StepCodec(env_spec, codec.num_envs, memory)
         """Codecs of the whole group's steps, and of the last step."""
         self._ids = self._waiting = self._lease.env_id_array
         """All environments of the group; those whose next observation must begin an episode."""

@@ -43,7 +43,10 @@ def test_every_error_for_users_is_one_of_two_kinds():
         ("doctor more", r"unexpected argument 'more' \(flags begin with --\)$"),
         (f"train {CATCH} --logdir={__file__}", "cli_test.py is a file, expected a directory"),
         ("train", "--gin_file is required: a path, or one of atari/.*, atari/vtrace, "),
-        ("train --logdir=nowhere", "--gin_file is required, because nowhere is no directory of a run to continue$"),
+        (
+            "train --logdir=nowhere",
+            "required, because there is no config.json of a run to continue in nowhere$",
+        ),
         ("train --gin_file=nothing", "no gin file 'nothing'; expected a path or one of atari/.*, catch/vtrace, "),
         ("configs catch", "expected a gin file, but catch is a directory with catch/r2d2, catch/vtrace$"),
         ("envs atari xyz", r"no environment suite named 'xyz' is installed here \(known: atari, .*\)$"),

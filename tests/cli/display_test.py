@@ -211,25 +211,3 @@ def test_the_time_that_is_left_follows_from_the_last_minute():
     steady = [ROW | {"seconds": 10.0 * n, "env_frames": 100_000.0 + 2_000.0 * n} for n in range(30)]
     lines = shown(io.StringIO(), *steady, ROW | {"seconds": 300.0, "env_frames": 161_000.0}).splitlines()
     assert duration((1_000_000 - 161_000) / ((161_000 - 148_000) / 60)) in lines[-1]
-
-
-def test_the_next_milestone_is_announced_with_the_time_until_then():
-    milestones = "Logs.milestones = (('', 18, 700_000), ('', 15, 600_120))"
-    experiment = config_files.load("catch/vtrace", [*SETTINGS, milestones])
-
-    def lines(*rows):
-        stream = io.StringIO()
-        progress = RunDisplay(experiment, "runs/pong", stream=stream)
-        for row in rows:
-            progress.show(row)
-        return [line.split(" ", 1)[1] for line in stream.getvalue().splitlines() if "milestone" in line]
-
-    first = "milestone: return 15 usually by 600k frames, here in 27s"
-    assert lines(ROW) == [], "the first update's row counts its compilation"
-    assert lines(ROW, LATER, LATER | {"seconds": 61.0}) == [first], "once"
-    second = "milestone: return 18 usually by 700k frames, here in 40s"
-    assert lines(ROW, LATER, LATER | {"episode_return": 15.5}) == [first, second]
-    assert lines(ROW, LATER | {"eval/episode_return": 17.0}) == [second], "evaluation goes before training"
-    assert lines(ROW, LATER, LATER | {"env_frames": 900_000.0}, DONE) == [first], "gone when its frames are over"
-    filling = [{key: value for key, value in row.items() if key != "loss/total"} for row in (ROW, LATER)]
-    assert lines(*filling) == []

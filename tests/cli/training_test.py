@@ -1,6 +1,7 @@
 """How `seed_rl train` ends."""
 
 import math
+import sys
 
 import pytest
 
@@ -58,26 +59,47 @@ def test_a_run_that_ends_without_its_target_fails_and_says_how_far_it_came(flags
     assert ended(monkeypatch, capsys, *flags) == (1, rows, sentence)
 
 
-def test_files_without_a_flag_come_before_those_with_one(monkeypatch, tmp_path):
-    (tmp_path / "mine.gin").write_text("VTrace.hidden = 7\n")
+@pytest.fixture
+def begun(monkeypatch):
+    """The experiments of runs that would begin."""
     runs = []
     monkeypatch.setattr(training, "_new_run", lambda values, experiment, actors: runs.append(experiment))
     monkeypatch.setattr(training, "_train", lambda values, run: 0)
+    return runs
+
+
+def test_files_without_a_flag_come_before_those_with_one(begun, tmp_path):
+    (tmp_path / "mine.gin").write_text("VTrace.hidden = 7\n")
     assert main(["train", f"--gin_file={tmp_path}/mine.gin", "atari/vtrace_fast"]) == 0
-    assert runs[0].agent.hidden == 7
+    assert begun[0].agent.hidden == 7
 
 
 @pytest.mark.parametrize("command", ["train", "learner"])
-def test_a_log_directory_alone_continues_its_run_with_other_settings_if_wanted(command, monkeypatch, tmp_path):
+def test_a_log_directory_alone_continues_its_run_with_other_settings_if_wanted(command, begun, tmp_path, monkeypatch):
     before = config_files.load("catch/r2d2", ["Experiment.seed = 7"])
     config_files.save_config(before, str(tmp_path))
-    runs = []
-    monkeypatch.setattr(training, "_new_run", lambda values, experiment, actors: runs.append(experiment))
-    monkeypatch.setattr(training, "_train", lambda values, run: 0)
+    (tmp_path / "config.gin").write_text("import stranger")
+    (tmp_path / "stranger.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
     assert main([command, f"--logdir={tmp_path}"]) == 0
-    assert main([command, f"--logdir={tmp_path}", "--total_frames=7M", "--gin_param=Logs.metrics_interval_s=3"]) == 0
-    assert runs[0] == before
-    assert (runs[1].seed, runs[1].total_frames, runs[1].logs.metrics_interval_s) == (7, 7_000_000, 3)
+    changes = ["--total_frames=7M", "--gin_param=Logs.metrics_interval_s=3", "--agent=r2d2"]
+    assert main([command, f"--logdir={tmp_path}", *changes]) == 0
+    assert begun[0] == before
+    assert (begun[1].seed, begun[1].total_frames, begun[1].logs.metrics_interval_s) == (7, 7_000_000, 3)
+    for wrong in ("--agent=ppo", "--gin_param=VTrace.hidden=7", "--gin_param=Replay.ratio=0"):
+        assert main([command, f"--logdir={tmp_path}", wrong]) == 2
+    assert len(begun) == 2
+    assert "stranger" not in sys.modules, "what is there is not executed"
+
+
+def test_a_run_with_modules_of_its_own_continues_once_they_are_named_and_writes_where_it_did(begun, tmp_path, capsys):
+    places = [f"DMLab.runfiles_path = '{tmp_path}/lab'", "DMLab.level_cache = '/somewhere'"]
+    before = config_files.load("dmlab/vtrace", places)
+    config_files.save_config(before, str(tmp_path))
+    assert main(["train", f"--logdir={tmp_path}"]) == 2
+    assert f"which needs --import_module={tmp_path}/lab/" in capsys.readouterr().err
+    assert main(["train", f"--logdir={tmp_path}", f"--import_module={tmp_path}/lab/"]) == 0
+    assert begun == [before]
 
 
 def test_evaluations_count_from_the_tenth_episode_on():

@@ -23,12 +23,12 @@ class ReplayedConfig(CountingAgentConfig):
     learns_from_replay = True
 
 
-def sizes(agent, batch_size, replay=None, num_devices=1, num_hosts=1, num_eval_envs=0, **inference):
+def sizes(agent, batch_size, replay=None, num_devices=1, num_hosts=1, num_eval_envs=0, max_batch_size=20):
     experiment = Experiment(
         env=Counting(),
         agent=agent,
         actors=Actors(num_actors=3, groups_per_actor=2, envs_per_group=5, num_eval_envs=num_eval_envs),
-        inference=Inference(**{"max_batch_size": 20, "queue_batches": 1.0, **inference}),
+        inference=Inference(max_batch_size=max_batch_size),
         batch_size=batch_size,
         replay=replay,
     )
@@ -55,8 +55,8 @@ def test_sizes_with_a_replay_and_a_burn_in_longer_than_the_stride():
     assert (found.length, found.stride, found.depth) == (25, 10, 3)
     assert (found.replay_capacity, found.replay_min_size) == (1000, 101)
     assert (found.queue_capacity, found.num_slots) == (8, 30 * 3 + 8 + 20 + 1000 + INSERT_AT_MOST)
-    faster = sizes(REPLAYED, 8, dataclasses.replace(REPLAY, ratio=3.0), queue_batches=2.0)
-    assert faster.queue_capacity == 6, "twice the 8 / 3 new unrolls of an update, rounded up"
+    faster = sizes(REPLAYED, 8, dataclasses.replace(REPLAY, ratio=3.0))
+    assert faster.queue_capacity == 3, "the 8 / 3 new unrolls of an update, rounded up"
     half = sizes(REPLAYED, 8, REPLAY, num_devices=2, num_eval_envs=7)
     assert (half.act_batches, half.batch_size, half.queue_capacity) == ((4, 8, 15), 4, 4)
     assert (half.replay_capacity, half.replay_min_size) == (500, 51)

@@ -7,7 +7,7 @@ import pytest
 
 from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MixedSpec, MultiDiscreteSpec
 from seed_rl.transport import seed_rl_pb2 as pb
-from seed_rl.transport.codec import Bounds, StepCodec
+from seed_rl.transport.codec import MAX_OBSERVATION, StepCodec
 from seed_rl.transport.protocol import WireError
 from seed_rl.types import EnvOutput
 
@@ -162,13 +162,13 @@ def test_bools_must_be_0_or_1(spec, byte, value, name):
     [
         ("reward", math.nan, "reward must be finite, got nan in environment 1, which ends its whole group"),
         ("observation", -math.inf, "observation must be finite, got -inf in environment 1"),
-        ("reward", 2e6, r"reward must be in \[-1e\+06, 1e\+06\] \(Inference.max_reward\), got 2e\+06 in environment 1"),
+        ("observation", -2e8, r"observation must be in \[-1e\+08, 1e\+08\], got -2e\+08 in environment 1"),
+        ("reward", 2e6, r"reward must be in \[-1e\+06, 1e\+06\], got 2e\+06 in environment 1"),
     ],
 )
 def test_numbers_must_be_finite_and_within_their_bounds(field, value, sentence):
-    bounds = Bounds(max_reward=1e6, max_observation=1e6)
-    for codec in (StepCodec(CHOICES, 2, bounds), StepCodec(CHOICES, 3, bounds).of(2)):
-        reward, observation = np.full(2, 1e6, np.float32), np.full((2, 2), -1e6, np.float32)
+    for codec in (StepCodec(CHOICES, 2), StepCodec(CHOICES, 3).of(2)):
+        reward, observation = np.full(2, 1e6, np.float32), np.full((2, 2), -MAX_OBSERVATION, np.float32)
         output = EnvOutput(reward, *np.zeros((2, 2), bool), observation)
         codec.decode_step(codec.encode_step(output))
         getattr(output, field)[1] = value
@@ -177,10 +177,10 @@ def test_numbers_must_be_finite_and_within_their_bounds(field, value, sentence):
 
 
 def test_observations_named_like_the_outcome_are_checked():
-    spec = EnvSpec({"done": ArraySpec((), "float32"), "last": ArraySpec((), "bool")}, SMALL.action)
+    spec = EnvSpec({"done": ArraySpec((), "float16"), "last": ArraySpec((), "bool")}, SMALL.action)
     codec = StepCodec(spec, 2)
-    observation = {"done": np.array([0.0, math.nan], np.float32), "last": np.zeros(2, bool)}
-    with pytest.raises(WireError, match="done must be finite, got nan in environment 1"):
+    observation = {"done": np.array([0.0, math.inf], np.float16), "last": np.zeros(2, bool)}
+    with pytest.raises(WireError, match="done must be finite, got inf in environment 1"):
         codec.decode_step(codec.encode_step(ZEROS._replace(observation=observation)))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from seed_rl.cli import flags
 from seed_rl.errors import UsageError
-from seed_rl.experiment import ConfigError, Experiment, config_files
+from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
 
 EXPERIMENT = flags.group(
     "the experiment",
@@ -40,17 +40,23 @@ def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
     values["gin_file"].value = [*files, *values.gin_file]
 
 
-def continue_run(values: flags.FlagValues) -> None:
-    """Use the configuration of the run in `--logdir` if there is no gin file.
+def load_or_continue(values: flags.FlagValues) -> Experiment:
+    """Build the experiment from the flags; without a gin file, it is that of the run in `--logdir`, as it is recorded.
 
     Raises:
-      UsageError: no run is there.
+      UsageError: no gin file was given, and no run is there, or one with another agent.
+      ConfigError: a file can't be read, or a setting is unknown or has an invalid value.
     """
-    if values.logdir and not values.gin_file:
-        config = os.path.join(values.logdir, "config.gin")
-        if not os.path.isfile(config):
-            raise UsageError(f"--gin_file is required, because {values.logdir} is no directory of a run to continue")
-        values["gin_file"].parse(config)
+    if values.gin_file or not values.logdir:
+        return load(values)
+    try:
+        saved = saved_config.load_saved(values.logdir, own=True)
+    except FileNotFoundError:
+        missing = f"there is no {saved_config.SAVED} of a run to continue in {values.logdir}"
+        raise UsageError(f"--gin_file is required, because {missing}") from None
+    if values.agent not in (None, (kind := type(saved.agent).__name__).lower()):
+        raise UsageError(f"--agent={values.agent} is for a new run: {values.logdir} has one of {kind}")
+    return config_files.changed(saved, _bindings(values))
 
 
 def load(values: flags.FlagValues, *bindings: str) -> Experiment:
@@ -62,12 +68,18 @@ def load(values: flags.FlagValues, *bindings: str) -> Experiment:
     """
     if not values.gin_file:
         raise UsageError(f"--gin_file is required: a path, or one of {', '.join(config_files.shipped_configs())}")
+    return config_files.load(values.gin_file, [*_bindings(values), *bindings], values.agent)
+
+
+def _bindings(values: flags.FlagValues) -> list[str]:
     given = {parameter: values[flag].value for flag, parameter in _OVERRIDES.items() if flag in values}
     overrides = [f"{parameter} = {value!r}" for parameter, value in given.items() if value not in (None, flags.AUTO)]
-    return config_files.load(values.gin_file, [*values.gin_param, *overrides, *bindings], values.agent)
+    return [*values.gin_param, *overrides]
 
 
 def logdir_of(values: flags.FlagValues, prefix: str = "") -> str:
     """Return `--logdir`, by default `runs/<prefix><name of the gin file>`."""
+    if values.logdir:
+        return str(values.logdir)
     name = os.path.splitext(values.gin_file[-1])[0].strip("./").replace("/", "_")
-    return values.logdir or os.path.join("runs", prefix + name)
+    return os.path.join("runs", prefix + name)

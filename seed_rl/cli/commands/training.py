@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import command, run_options
-from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, continue_run, load, logdir_of
+from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load_or_continue, logdir_of
 from seed_rl.cli.display import RunDisplay
 from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
@@ -31,6 +31,7 @@ _RUN = flags.group(
     flags.number("max_minutes", None, "End after this time, with a checkpoint.", lower_bound=0.0),
     flags.choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
     flags.boolean("quiet", False, "Show only warnings and errors."),
+    flags.IMPORT_MODULE,
     *(option.flags for option in OPTIONS),
 )
 
@@ -52,8 +53,7 @@ def _server_address(default: str, text: str) -> flags.Flag:
 def train(values: flags.FlagValues, *files: str) -> int:
     """Trains with a learner and its actors."""
     add_files(values, files)
-    continue_run(values)
-    experiment = load(values)
+    experiment = load_or_continue(values)
     if values.num_actors == flags.AUTO:
         experiment = with_actors(experiment)
     return _train(values, _new_run(values, experiment, PROCESSES))
@@ -70,10 +70,9 @@ def train(values: flags.FlagValues, *files: str) -> int:
 def learner(values: flags.FlagValues, *files: str) -> int:
     """Runs a learner that waits for actors."""
     add_files(values, files)
-    continue_run(values)
     if values.num_actors == flags.AUTO:
         raise UsageError("--num_actors=auto is for `seed_rl train`, whose actors are on this machine")
-    return _train(values, _new_run(values, load(values), ELSEWHERE))
+    return _train(values, _new_run(values, load_or_continue(values), ELSEWHERE))
 
 
 def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
