@@ -238,4 +238,4 @@ def sampler_class(name: str) -> type[Sampler]:
     Raises:
       CannotAct: the class can't be imported, or is no sampler.
     """
-    return SAMPLERS.get(name) or own_class("Replay.sampler", name, Sampler)
+    return SAMPLERS.get(name) or own_class("Replay.sampler", name, Sampler)  # type: ignore[type-abstract]
