@@ -14,21 +14,11 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
+from seed_rl.envs.dmlab.env import CONTROLS, MAX_WORDS, VOCABULARY, DMLabEnv
 from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
 from seed_rl.envs.vector.workers import WorkersVectorEnv
 from seed_rl.settings import Count, OneOf, Place, Within
 from seed_rl.specs import EnvSpec
-
-CONTROLS = {
-    "look left/right": (-512, 512),
-    "look down/up": (-512, 512),
-    "strafe": (-1, 1),
-    "move": (-1, 1),
-    "fire": (0, 1),
-    "jump": (0, 1),
-    "crouch": (0, 1),
-}
-"""The seven components of a raw action, and their ranges, which the simulator does not enforce."""
 
 # fmt: off
 DEFAULT_ACTIONS = (
@@ -44,14 +34,6 @@ DEFAULT_ACTIONS = (
 )
 # fmt: on
 """The nine actions of IMPALA and its successors."""
-
-MAX_WORDS = 16
-"""Number of words of an instruction that are kept."""
-VOCABULARY = 10_000
-"""Words are hashed to ids from 1 to this, enough for common words not to collide."""
-
-HELD_OUT_MIXER_SEED = 0x600D5EED
-"""Mixed into the seeds of held-out levels, so that their maps never occur in training. In [0, 2^32)."""
 
 
 @gin.configurable
@@ -156,8 +138,6 @@ class DMLab(EnvConfig):
         Raises:
           CannotBuild: something is missing on this machine; the message says what.
         """
-        from seed_rl.envs.dmlab.env import DMLabEnv  # imports this module
-
         first = os.path.join(self.dataset_path, "0001.png")
         if needs_dataset(self.path) and not os.path.isfile(first):
             raise CannotBuild(

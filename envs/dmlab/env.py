@@ -11,10 +11,27 @@ import gymnasium
 import numpy as np
 
 from seed_rl.envs.base import CannotBuild
-from seed_rl.envs.dmlab import CONTROLS, HELD_OUT_MIXER_SEED, MAX_WORDS, VOCABULARY, DMLab
 from seed_rl.envs.dmlab.cache import LevelCache
 from seed_rl.system.files import explained
 
+CONTROLS = {
+    "look left/right": (-512, 512),
+    "look down/up": (-512, 512),
+    "strafe": (-1, 1),
+    "move": (-1, 1),
+    "fire": (0, 1),
+    "jump": (0, 1),
+    "crouch": (0, 1),
+}
+"""The seven components of a raw action, and their ranges, which the simulator does not enforce."""
+
+MAX_WORDS = 16
+"""Number of words of an instruction that are kept."""
+VOCABULARY = 10_000
+"""Words are hashed to ids from 1 to this, enough for common words not to collide."""
+
+HELD_OUT_MIXER_SEED = 0x600D5EED
+"""Mixed into the seeds of held-out levels, so that their maps never occur in training. In [0, 2^32)."""
 _FRAME, _INSTRUCTION = "RGB_INTERLEAVED", "INSTR"
 
 
@@ -28,7 +45,7 @@ class DMLabEnv(gymnasium.Env):
     plays the same episodes for the same seed and actions; one that has been played before may not.
     """
 
-    def __init__(self, config: DMLab):
+    def __init__(self, config: Any):  # DMLab, which imports this module
         self.observation_space, self.action_space = config.env_spaces
         self._config = config
         self._actions = np.array(config.actions, np.intc)
@@ -75,7 +92,7 @@ class DMLabEnv(gymnasium.Env):
         self._folder = ""
 
 
-def _start(config: DMLab, folder: str) -> Any:
+def _start(config: Any, folder: str) -> Any:
     name = f"DeepMind Lab level {config.path}"
     with explained(CannotBuild, "deepmind_lab can't be loaded", ImportError):
         import deepmind_lab

@@ -7,7 +7,7 @@ import gin
 from gymnasium.vector import VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
-from seed_rl.envs.football.maps import PackedMaps, newest_in_colours
+from seed_rl.envs.football.maps import NUM_ACTIONS, PackedMaps, newest_in_colours
 from seed_rl.envs.vector import pool
 from seed_rl.envs.vector.games import GamesVectorEnv
 from seed_rl.envs.vector.wrappers import RepeatedActions
@@ -34,7 +34,6 @@ SCENARIOS = (
     "academy_run_to_score_with_keeper",
     "academy_single_goal_versus_lazy",
 )
-NUM_ACTIONS = 19
 _IDLE = 0
 _INSTALL = "run scripts/install_gfootball.sh to build it, or use Football.backend = 'envpool', which is prebuilt"
 

@@ -7,8 +7,15 @@ import gym_notices.notices
 import gymnasium
 import numpy as np
 
-from seed_rl.envs.football import NUM_ACTIONS, Football
-from seed_rl.envs.football.maps import LAYERS, LEFT_TEAM, CheckpointRewards, first_map, observation_space, stack_map
+from seed_rl.envs.football.maps import (
+    LAYERS,
+    LEFT_TEAM,
+    NUM_ACTIONS,
+    CheckpointRewards,
+    first_map,
+    observation_space,
+    stack_map,
+)
 from seed_rl.envs.vector.games import Game
 
 gym_notices.notices.notices.clear()  # gfootball imports Gym (unused here), which would print that it is unmaintained
@@ -22,7 +29,7 @@ class FootballGame(Game):
     Players of the right team observe and act as if they played from left to right.
     """
 
-    def __init__(self, settings: Football):
+    def __init__(self, settings: Any):  # Football, which imports this module
         self.observation_space = observation_space(settings.map_shape)
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
         self.players, self._left = settings.players, settings.left_players
@@ -31,7 +38,7 @@ class FootballGame(Game):
         self._config = gfootball_config.Config(values)
         self.env = football_env_core.FootballEnvCore(self._config)
         self._checkpoints = CheckpointRewards(self.players) if "checkpoints" in settings.rewards else None
-        self._stacked = np.zeros((self.players, *settings.map_shape), np.uint16)
+        self._stacked: np.ndarray = np.zeros((self.players, *settings.map_shape), np.uint16)
 
     def seating(self, rng: np.random.Generator) -> np.ndarray:
         """Draws which team plays on the left, if both have as many players; the first half of them is a team."""

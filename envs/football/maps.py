@@ -7,6 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+NUM_ACTIONS = 19
 LAYERS = 4
 """Number of binary planes in a map: left team, right team, ball, active player."""
 STACK = 4

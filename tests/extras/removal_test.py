@@ -32,6 +32,7 @@ def without(names, target):
         tests = [path for path in ROOT.glob("tests/**/*_test.py") if uses.search(path.read_text(encoding="utf-8"))]
         left_out += [f"{ROOT}/benchmarks", f"{ROOT}/tests/benchmarks", *map(str, tests)]
     imports = [f"import seed_rl.extras.{name}." for name in names]
+    left_out.append(f"{ROOT}/tests/extras/composition_test.py")  # of all neighbours
     experiments = [(path, path.read_text(encoding="utf-8")) for path in (ROOT / "configs").rglob("*.gin")]
     left_out += [str(path) for path, text in experiments if any(line in text for line in imports)]
 

@@ -1,0 +1,110 @@
+"""What a run is made of: the parts of a plain run, and of one that each neighbour, or two of them, have changed."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from seed_rl.experiment import config_files
+from seed_rl.extras.films.during_training import film_every
+from seed_rl.extras.hosts import together
+from seed_rl.extras.hosts.hosts import Hosts
+from seed_rl.extras.repeating.recording import make_repeatable
+from seed_rl.runs.assembly import Assembly
+from seed_rl.runs.run import Run
+
+PLAIN = {
+    "replicas": "Replicas",
+    "agent": "VTraceAgent",
+    "train_step": "TrainStep",
+    "progress": "Progress",
+    "saver": "Saver",
+    "act_step": "ActStep",
+    "batcher": "Batcher",
+    "membership": "Membership",
+    "source": "FifoSource",
+    "sinks": "RetryingSink, RetryingSink",
+}
+LEAGUE = {"progress": "LeagueProgress", "act_step": "LeagueActStep"}
+RECORDED = {"saver": "OrderedSaver", "membership": "_RecordedLeases"}
+SYNCHRONOUS = {"batcher": "OrderedBatcher"}
+FILMED = {"sinks": "Films, RetryingSink, RetryingSink"}
+HOST = {"train_step": "HostStep", "saver": "HostSaver", "source": "HostSource"}
+
+
+class Alone:
+    """The link of a host whose others say the same as itself."""
+
+    hosts, env_frames = Hosts(("localhost:1", "localhost:2"), 0), 0
+
+    def mean(self, nest):
+        return nest
+
+    maximum = mean
+
+    def compare(self, own):
+        pass
+
+    def gather(self, own):
+        return [own, own]
+
+    def of_first(self, arrays):
+        return arrays
+
+
+def record(run):
+    make_repeatable(run, record=True)
+
+
+def synchronise(run):
+    make_repeatable(run, record=True, synchronous=True)
+
+
+def film(run):
+    film_every(5, run)
+
+
+def join(run):
+    run.learners = 2
+    run.changes.append(lambda assembly: together.with_hosts(Alone.hosts, run.experiment, assembly))
+
+
+def composition(run, directory):
+    """The class of each part."""
+    with contextlib.ExitStack() as cleanup:
+        assembly = Assembly()
+        for change in run.changes:
+            assembly = change(assembly)
+        parts = assembly.parts(run.experiment, directory, cleanup, learners=run.learners)
+        sinks = assembly.sinks(parts, None)
+        for sink in sinks:
+            cleanup.callback(sink.close)
+    (acting,) = parts.acting
+    named = SimpleNamespace(
+        **vars(parts), act_step=acting.act_step, batcher=acting.thread.batcher, membership=parts.service.membership
+    )
+    classes = {name: type(getattr(named, name)).__name__ for name in PLAIN if name != "sinks"}
+    return classes | {"sinks": ", ".join(type(sink).__name__ for sink in sinks)}
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "different"),
+    [
+        ("catch/vtrace", [], {}),
+        ("catch/vtrace", [film], FILMED),
+        ("catch/vtrace", [record], RECORDED),
+        ("catch/vtrace", [synchronise], RECORDED | SYNCHRONOUS),
+        ("catch/vtrace", [join], HOST),
+        ("catch/vtrace", [film, join], FILMED | HOST),
+        ("catch/vtrace", [film, record], FILMED | RECORDED),
+        ("pettingzoo/connect_four", [], LEAGUE),
+        ("pettingzoo/connect_four", [film, record], LEAGUE | FILMED | RECORDED),
+    ],
+)
+def test_a_neighbour_replaces_its_parts_and_no_other(config, changes, different, tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "connect", lambda hosts, experiment: Alone())
+    monkeypatch.setattr("seed_rl.extras.repeating.recording.deterministic", lambda threads: {})
+    run = Run(config_files.load([config]), str(tmp_path))
+    for change in changes:
+        change(run)
+    assert composition(run, str(tmp_path)) == PLAIN | different
