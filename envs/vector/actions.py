@@ -93,12 +93,12 @@ def _flat(what: str, space: gymnasium.Space[Any]) -> _Flat:
         if not len(free):  # there is only one possible action
             return spaces.Discrete(1), lambda a: np.broadcast_to(space.low, (len(a), *shape))
 
-        def widened(actions: np.ndarray) -> np.ndarray:
+        def widen(actions: np.ndarray) -> np.ndarray:
             whole = np.repeat(low[np.newaxis], len(actions), axis=0)
             # After rounding to float32, a bound may lie slightly outside.
             whole[:, free] = np.clip(actions.astype(dtype), low[free], high[free])
             return whole.reshape(-1, *shape)
 
-        return spaces.Box(low[free].astype(np.float32), high[free].astype(np.float32), dtype=np.float32), widened
+        return spaces.Box(low[free].astype(np.float32), high[free].astype(np.float32), dtype=np.float32), widen
     kinds = "Discrete, MultiDiscrete, MultiBinary, a bounded Box, or Dict or Tuple of those"
     raise ValueError(f"{what} must be {kinds}, got {space}")

@@ -15,8 +15,8 @@ from seed_rl.envs.base import CannotBuild, autoreset_mode, spec_of
 from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
-from seed_rl.envs.vector.final import ConvertedVectorEnv, final_numbers, final_observations, replaced
-from seed_rl.envs.vector.masks import MASK, packed
+from seed_rl.envs.vector.final import ConvertedVectorEnv, final_numbers, final_observations, replace_rows
+from seed_rl.envs.vector.masks import MASK, pack_masks
 from seed_rl.system.files import explained
 
 _SENT_AS = {
@@ -64,7 +64,7 @@ class RepeatedActions(VectorWrapper):
             if "final_obs" in info and new[1].any():
                 which = np.flatnonzero(new[1])
                 last = final_observations(self.env, info, which)
-                finals["final_obs"] = replaced(finals.get("final_obs", observation), which, last)
+                finals["final_obs"] = replace_rows(finals.get("final_obs", observation), which, last)
         return observation, reward, *ends, {**info, **finals}
 
 
@@ -118,14 +118,14 @@ class FlatVectorEnv(ConvertedVectorEnv):
           env: the environments.
           keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
           frame_size: height and width of frames, if they are larger; 0 keeps their size.
-          grayscale: whether RGB frames become gray (see `frames.converted`).
+          grayscale: whether RGB frames become gray (see `frames.conversion`).
           kept: names of parts that are kept unless `keys` drop them, such as action masks.
 
         Raises:
           ValueError: a space is not supported, or a key names no part; the message says which.
         """
         super().__init__(env)
-        leaves = _chosen(list(_leaves("", env.single_observation_space)), keys, kept)
+        leaves = _choose(list(_leaves("", env.single_observation_space)), keys, kept)
         self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
@@ -139,14 +139,14 @@ class FlatVectorEnv(ConvertedVectorEnv):
         return self._to_action(actions)
 
     @np.errstate(over="ignore")  # what is too large for float32 becomes infinity
-    def converted(self, observation: Any, ended: np.ndarray) -> Any:
+    def convert(self, observation: Any, ended: np.ndarray) -> Any:
         flat = {}
         for part in self._parts:
             flat[part.name] = part.convert(functools.reduce(lambda tree, key: tree[key], part.path, observation))
         return flat.get("", flat)
 
 
-def sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
+def make_sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
     """Wrap environments so that observations and actions can be sent: flat, with packed action masks.
 
     Args:
@@ -159,7 +159,7 @@ def sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
     """
     autoreset_mode(env, name)
     with explained(CannotBuild, name, ValueError):
-        flat = packed(FlatVectorEnv(env, *flattening), name)
+        flat = pack_masks(FlatVectorEnv(env, *flattening), name)
         spec_of(flat)
     return flat
 
@@ -194,7 +194,7 @@ def _leaves(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) 
         yield from _leaves(f"{name}/{named}" if name else str(named), child, (*path, key))
 
 
-def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str], always: Sequence[str]) -> list[_Leaf]:
+def _choose(leaves: Sequence[_Leaf], keys: Sequence[str], always: Sequence[str]) -> list[_Leaf]:
     names = {key: key.removeprefix("-") for key in keys}
     below = {key: {leaf.path for leaf in leaves if f"{leaf.name}/".startswith(f"{names[key]}/")} for key in keys}
     for key, paths in below.items():
@@ -215,7 +215,7 @@ def _part(leaf: _Leaf, frame_size: int, grayscale: bool) -> _Part:
     check_size(f"observation {name}".rstrip(), space, f": keys = ('-{name}',) drops it" if name else "")
     flags: Any = np.bool_  # valid for a Box, despite its annotations
     if isinstance(space, spaces.Box):
-        if (as_frames := frames.converted(space, frame_size, grayscale)) is not None:
+        if (as_frames := frames.conversion(space, frame_size, grayscale)) is not None:
             return _Part(name, *as_frames, path)
         dtype = np.dtype(_SENT_AS.get(np.dtype(space.dtype).name, space.dtype))
         if dtype == np.uint16 and len(space.shape) in (1, 2):

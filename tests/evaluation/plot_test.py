@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from seed_rl.evaluation.plot import band_of, plot_curves, plot_profiles
-from seed_rl.evaluation.recorded import RecordedRun, grouped, runs_with_returns
+from seed_rl.evaluation.recorded import RecordedRun, group_runs, runs_with_returns
 from seed_rl.experiment import ConfigError, config_files
 
 
@@ -36,7 +36,7 @@ def line(*points):
 
 
 def names(runs):
-    return [name for name, _ in grouped(runs)]
+    return [name for name, _ in group_runs(runs)]
 
 
 def labels(*runs):
