@@ -1,8 +1,7 @@
 """Wrappers for vector environments: repeated actions, flat spaces."""
 
 import functools
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -12,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import CannotBuild, autoreset_mode, spec_of
-from seed_rl.envs.spaces import check_size
+from seed_rl.envs.spaces import Leaf, check_size, leaves
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
 from seed_rl.envs.vector.final import ConvertedVectorEnv, final_numbers, final_observations, replace_rows
@@ -26,8 +25,6 @@ _SENT_AS = {
     **dict.fromkeys(("uint64", "float64", "float128"), "float32"),
 }
 """Replacements for dtypes that can't be sent, or that are more precise than the networks' float32."""
-
-_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
 
 
 class RepeatedActions(VectorWrapper):
@@ -125,8 +122,8 @@ class FlatVectorEnv(ConvertedVectorEnv):
           ValueError: a space is not supported, or a key names no part; the message says which.
         """
         super().__init__(env)
-        leaves = _choose(list(_leaves("", env.single_observation_space)), keys, kept)
-        self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
+        found = [leaf for leaf in leaves(env.single_observation_space) if 0 not in (leaf.space.shape or ())]
+        self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in _choose(found, keys, kept)]
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
         named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in parts}
@@ -164,15 +161,6 @@ def make_sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
     return flat
 
 
-class _Leaf(NamedTuple):
-    """One space in the tree of an observation's spaces."""
-
-    name: str
-    space: gymnasium.Space[Any]
-    path: tuple[Any, ...]
-    """Keys that lead to the space."""
-
-
 class _Part(NamedTuple):
     """One tensor of an observation."""
 
@@ -183,34 +171,23 @@ class _Part(NamedTuple):
     """Keys that lead to the tensor."""
 
 
-def _leaves(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Leaf]:
-    if not isinstance(space, spaces.Dict | spaces.Tuple):
-        if not (isinstance(space, spaces.Box) and 0 in space.shape):  # a part without a number says nothing
-            yield _Leaf(name, space, path)
-        return
-    children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
-    for index, (key, child) in enumerate(children):
-        named = key if all(map(_NAME.fullmatch, str(key).split("/"))) else index
-        yield from _leaves(f"{name}/{named}" if name else str(named), child, (*path, key))
-
-
-def _choose(leaves: Sequence[_Leaf], keys: Sequence[str], always: Sequence[str]) -> list[_Leaf]:
+def _choose(every: Sequence[Leaf], keys: Sequence[str], always: Sequence[str]) -> list[Leaf]:
     names = {key: key.removeprefix("-") for key in keys}
-    below = {key: {leaf.path for leaf in leaves if f"{leaf.name}/".startswith(f"{names[key]}/")} for key in keys}
+    below = {key: {leaf.path for leaf in every if f"{leaf.name}/".startswith(f"{names[key]}/")} for key in keys}
     for key, paths in below.items():
         if not paths:
-            known = ", ".join(leaf.name for leaf in leaves) or "the observation is one tensor"
+            known = ", ".join(leaf.name for leaf in every) or "the observation is one tensor"
             raise ValueError(f"there is no observation {names[key]!r} to keep or drop (known: {known})")
-    kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in leaves}]
+    kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in every}]
     dropped = [paths for key, paths in below.items() if key.startswith("-")]
-    kept += [{leaf.path for leaf in leaves if leaf.path and leaf.path[0] in always}]
+    kept += [{leaf.path for leaf in every if leaf.path and leaf.path[0] in always}]
     chosen = set().union(*kept).difference(*dropped)
     if not chosen:
         raise ValueError(f"keys {', '.join(keys)} leave no observation" if keys else "observations hold no number")
-    return [leaf for leaf in leaves if leaf.path in chosen]
+    return [leaf for leaf in every if leaf.path in chosen]
 
 
-def _part(leaf: _Leaf, frame_size: int, grayscale: bool) -> _Part:
+def _part(leaf: Leaf, frame_size: int, grayscale: bool) -> _Part:
     name, space, path = leaf
     check_size(f"observation {name}".rstrip(), space, f": keys = ('-{name}',) drops it" if name else "")
     flags: Any = np.bool_  # valid for a Box, despite its annotations
