@@ -159,7 +159,7 @@ class _LinearResize(ConvertedVectorEnv):
             _neighbours(length, size) for length in screen
         )
 
-    def converted(self, observation: np.ndarray, ended: np.ndarray) -> np.ndarray:
+    def convert(self, observation: np.ndarray, ended: np.ndarray) -> np.ndarray:
         screens = observation
         if screens.ndim == 5:
             screens = np.moveaxis(screens[:, 0], -1, 1)

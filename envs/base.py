@@ -38,11 +38,6 @@ def failure(subject: str, error: BaseException) -> CannotBuild | EnvironmentFail
     return EnvironmentFailed(f"{subject}: {described(error)}")
 
 
-def one_of(index: int, count: int, name: str) -> str:
-    """Names one of several environments in messages; the only one has their `name`."""
-    return f"environment {index} of {count} of {name}" if count > 1 else name
-
-
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(Settings, abc.ABC):
     """Settings of a suite's environments, validated on construction.

@@ -46,7 +46,7 @@ class Checked(gymnasium.Wrapper):
         """Start a new episode."""
         try:
             observation, _ = self.env.reset(seed=seed, options=options)
-            if self._unseen:
+            if "reset" in self._unseen:
                 self._check_first("reset", observation)
             return observation, {}
         except (Exception, SystemExit) as error:
@@ -56,7 +56,7 @@ class Checked(gymnasium.Wrapper):
         """Take a step."""
         try:
             observation, reward, terminated, truncated, info = self.env.step(action)
-            if self._unseen:
+            if "step" in self._unseen:
                 self._check_first("step", observation)
             if not isinstance(reward, float):
                 reward = float(np.asarray(reward).item())
@@ -75,9 +75,8 @@ class Checked(gymnasium.Wrapper):
             raise failure(f"{self._name} failed in render", error) from error
 
     def _check_first(self, what: str, observation: Any) -> None:
-        if what in self._unseen:
-            self._unseen.remove(what)
-            self._check(f"the observation of {what}", self.observation_space, observation)
+        self._unseen.remove(what)
+        self._check(f"the observation of {what}", self.observation_space, observation)
 
     def _check(self, part: str, space: gymnasium.Space[Any], value: Any) -> None:
         """Raise CannotBuild unless Gymnasium can put a value into a batch, and a choice is one of its space."""

@@ -38,7 +38,7 @@ LARGE_FRAME = 1 << 17
 _PROBED_STEPS = 5
 
 
-def probed_spec(config: EnvConfig) -> EnvSpec:
+def probe_spec(config: EnvConfig) -> EnvSpec:
     """Return the spec of a config's environments, checked by a few random steps of one of them in another process.
 
     If the suite knows its spec without building an environment, nothing is checked.
@@ -51,7 +51,7 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
         return config.spec()
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
         spec = base.spec_of(env)
-        list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
+        list(itertools.islice(_check_outputs(config.title, env, spec), _PROBED_STEPS))
     frames = [part for _, part in spec.observation_tensors() if part.dtype == "uint8" and len(part.shape) == 3]
     if any(part.nbytes > LARGE_FRAME for part in frames) and hasattr(config, "frame_size"):
         setting = f"{type(config).__name__}.frame_size = 84"
@@ -60,13 +60,13 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
 
 
 def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
-    """Describe a config's environments in a few lines, after random steps; raises the errors of `probed_spec`."""
-    spec = probed_spec(config)
+    """Describe a config's environments in a few lines, after random steps; raises the errors of `probe_spec`."""
+    spec = probe_spec(config)
     count = sum(choices_of(spec.action))
     masks = f"; action masks of {count} values" if spec.has_mask else "; no action masks" if count else ""
     players = f"; {config.players} players" if config.players > 1 else ""
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
-        outputs = _checked_outputs(config.title, env, spec)
+        outputs = _check_outputs(config.title, env, spec)
         next(outputs)
         began, steps, ends, low, high = time.monotonic(), 0, 0, np.inf, -np.inf
         while not steps or time.monotonic() < began + seconds:
@@ -80,7 +80,7 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
     return [f"{spec}{masks}{players}", taken, f"{ends} ends of episodes{limit}"]
 
 
-def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
+def _check_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
     """Yield the outputs of random play after checking each.
 
     Raises:

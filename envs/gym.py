@@ -13,12 +13,12 @@ import gin
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, one_of
+from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
 from seed_rl.envs.checks import Checked, sentences_of
 from seed_rl.envs.vector.pool import INSTALL, make_pool
-from seed_rl.envs.vector.rendering import watched
+from seed_rl.envs.vector.rendering import make_watchable
 from seed_rl.envs.vector.workers import WorkersVectorEnv
-from seed_rl.envs.vector.wrappers import sendable
+from seed_rl.envs.vector.wrappers import make_sendable
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.system.files import explained
@@ -97,12 +97,12 @@ class Gym(EnvConfig):
 
     def watch(self) -> Watchable:
         """Draws the environment's own rendering; without one, its observations if they are pictures."""
-        return watched(self.make, 1, self.id, "EnvPool's environments don't render" if self.envpool else "")
+        return make_watchable(self.make, 1, self.id)
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         options = json.loads(self.options) | more_options
         env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
-        return sendable(env, self.id, self.keys, self.frame_size, self.grayscale)
+        return make_sendable(env, self.id, self.keys, self.frame_size, self.grayscale)
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()
@@ -114,8 +114,8 @@ class Gym(EnvConfig):
             with sentences_of(self.id):
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode="vector_entry_point", **options)
         make = functools.partial(_make_one, self.id, options, self.wrappers)
-        names = [one_of(index, num_envs, self.id) for index in range(num_envs)]
-        checked = [functools.partial(Checked, make, name) for name in names]
+        ids = [f"environment {n} of {num_envs} of {self.id}" for n in range(num_envs)] if num_envs > 1 else [self.id]
+        checked = [functools.partial(Checked, make, name) for name in ids]
         if self.vectorization == "async":
             with explained(CannotBuild, f"{self.id} can't have a process for each environment", ValueError):
                 return WorkersVectorEnv(checked, self.id)

@@ -16,9 +16,9 @@ from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
 from seed_rl.envs.checks import sentences_of
 from seed_rl.envs.spaces import check_size
 from seed_rl.envs.vector.games import Game, GamesVectorEnv
-from seed_rl.envs.vector.masks import MASK, named
-from seed_rl.envs.vector.rendering import watched
-from seed_rl.envs.vector.wrappers import sendable
+from seed_rl.envs.vector.masks import MASK, tensors_of
+from seed_rl.envs.vector.rendering import make_watchable
+from seed_rl.envs.vector.wrappers import make_sendable
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, Within
 
@@ -66,7 +66,7 @@ class PettingZoo(EnvConfig):
         return () if "/" in self.env else (self.env,)
 
     def watch(self) -> Watchable:
-        return watched(self.make, self.players, self.env)
+        return make_watchable(self.make, self.players, self.env)
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         self.check_rows("the number of environments", num_envs)
@@ -75,7 +75,7 @@ class PettingZoo(EnvConfig):
         with sentences_of(self.env):
             games = [_Zoo(self, self._make_one(options)) for _ in range(num_envs // self.players)]
         how = self.keys, self.frame_size, self.grayscale, games[0].added
-        return sendable(GamesVectorEnv(games), self.env, *how)
+        return make_sendable(GamesVectorEnv(games), self.env, *how)
 
     def _make_one(self, options: Mapping[str, Any]) -> Any:
         """Build one environment of PettingZoo, with its parallel interface if it has one."""
@@ -114,10 +114,10 @@ class _Zoo(Game):
         self._choices = int(self.action_space.n) if isinstance(self.action_space, spaces.Discrete) else 0
         flags = {"turn": int(self._turns is not None), "role": len(config.roles), MASK: self._choices}
         added = {name: spaces.Box(0, 1, (size,), np.int8) for name, size in flags.items() if size}
-        if taken := sorted(named(own).keys() & added.keys() - {MASK}):
+        if taken := sorted(tensors_of(own).keys() & added.keys() - {MASK}):
             raise CannotBuild(f"{config.env} already has an observation {taken[0]!r}, which would be replaced")
         self.added = tuple(added)
-        self.observation_space = spaces.Dict(named(own) | added)
+        self.observation_space = spaces.Dict(tensors_of(own) | added)
 
     def reset(self, seed: int) -> Sequence[Any]:
         self._terminated: set[str] = set()
@@ -138,7 +138,7 @@ class _Zoo(Game):
         """The players' observations; `alive` are the agents that go on, none at the end of the game."""
         found = []
         for agent, role in zip(self._agents, self._roles, strict=True):
-            parts = named(observations.get(agent, self._blank))
+            parts = tensors_of(observations.get(agent, self._blank))
             plays = agent in observations and (not alive or agent in alive)
             acts = plays and (self._turns is None or self._turns.agent_selection == agent)
             mask = parts.get(MASK, np.ones(self._choices, np.int8))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.envs.base import EnvConfig, legal_actions
-from seed_rl.envs.elsewhere import make_elsewhere, probed_spec
+from seed_rl.envs.elsewhere import make_elsewhere, probe_spec
 from seed_rl.envs.vector.steps import outputs, random_policy
 from seed_rl.specs import ArraySpec
 from seed_rl.types import EnvOutput
@@ -30,13 +30,13 @@ def show_observations(config: EnvConfig, directory: str) -> int:
       The number of files.
 
     Raises:
-      CannotBuild, EnvironmentFailed: as in `probed_spec`.
+      CannotBuild, EnvironmentFailed: as in `probe_spec`.
       OSError: a file can't be written.
     """
     from PIL import Image
 
     os.makedirs(directory, exist_ok=True)
-    spec, actions = probed_spec(config), []
+    spec, actions = probe_spec(config), []
     choose = random_policy(spec)
 
     def act(output: EnvOutput) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Gymnasium's spaces as specs."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -11,6 +12,7 @@ from gymnasium import spaces
 from seed_rl.specs import ActionSpec, ArraySpec, ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
 
 _MOST_VALUES = 1 << 16
+_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
 
 
 class Mixed(spaces.Box):
@@ -22,6 +24,26 @@ class Mixed(spaces.Box):
         super().__init__(
             np.r_[low, numbers.low].astype(np.float32), np.r_[high, numbers.high].astype(np.float32), dtype=np.float32
         )
+
+
+class Leaf(NamedTuple):
+    """A space that is no Dict or Tuple, in a tree of those."""
+
+    name: str
+    """The keys that lead to it, divided by slashes; a key that is not allowed in a name is replaced by its position."""
+    space: gymnasium.Space[Any]
+    path: tuple[Any, ...]
+    """The keys themselves."""
+
+
+def leaves(space: gymnasium.Space[Any], name: str = "", path: tuple[Any, ...] = ()) -> Iterator[Leaf]:
+    """The spaces at the ends of a tree of spaces."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        yield Leaf(name, space, path)
+        return
+    for index, (key, child) in enumerate(space.items() if isinstance(space, spaces.Dict) else enumerate(space)):
+        own = key if all(map(_NAME.fullmatch, str(key).split("/"))) else index
+        yield from leaves(child, f"{name}/{own}" if name else str(own), (*path, key))
 
 
 def observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:

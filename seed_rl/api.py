@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, UniformVectorEnv, Watchable
     from seed_rl.envs.conformance import check_suite
     from seed_rl.envs.registry import register as register_suite
-    from seed_rl.envs.vector.masks import packed as pack_masks
+    from seed_rl.envs.vector.masks import pack_masks
     from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions
     from seed_rl.errors import Failure, UsageError
     from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play

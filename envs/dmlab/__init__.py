@@ -71,7 +71,6 @@ class DMLab(EnvConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        path_of(self.level)
         if is_held_out(self.level) and not self.held_out:
             raise ValueError(f"DMLab.held_out must be True in {self.level}, which is for evaluation only")
         for name in ("width", "height"):

@@ -17,23 +17,12 @@ TEST_TWINS = {
 
 DMLAB_30 = tuple(sorted({*REFERENCES, *TEST_TWINS}))
 """All levels, for training and for scoring."""
-_FAMILIES = tuple(sorted({name.partition("_")[0] + "_" for name in DMLAB_30}))
 _NEED_A_DATASET = ("arbitrary_visuomotor_mapping", "continuous_recognition")
 
 
 def path_of(level: str) -> str:
-    """The full path of a DMLab-30 level; the names of all other levels are already paths.
-
-    Raises:
-      ValueError: the name is empty, or looks like a DMLab-30 level but isn't one.
-    """
-    if not level:
-        raise ValueError("DMLab.level: a level must have a name")
-    if level in DMLAB_30:
-        return _FOLDER + level
-    if "/" not in level and level.startswith(_FAMILIES):
-        raise ValueError(f"DMLab.level: DMLab-30 has no level {level!r}; there are {', '.join(DMLAB_30)}")
-    return level
+    """The full path of a DMLab-30 level; the names of all other levels are already paths."""
+    return _FOLDER + level if level in DMLAB_30 else level
 
 
 def has_instructions(level: str) -> bool:

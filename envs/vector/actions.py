@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.envs.spaces import Mixed, check_size
+from seed_rl.envs.spaces import Mixed, check_size, leaves
 
 _MOST_CHOICES = 1000
 
@@ -26,7 +26,7 @@ def flat_actions(space: gymnasium.Space[Any]) -> _Flat:
     """
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return _flat("actions", space)
-    parts = [_flat(f"action {name}", own) for name, own in _leaves("", space)]
+    parts = [_flat(f"action {name}", own) for name, own, _ in leaves(space)]
     boxes: Any = [flat for flat, _ in parts if isinstance(flat, spaces.Box)]
     choices = [int(n) for flat, _ in parts for n in np.ravel(getattr(flat, "nvec", getattr(flat, "n", ())))]
     ends, cuts = {False: 0, True: len(choices)}, []  # of choices, and of numbers
@@ -52,20 +52,11 @@ def flat_actions(space: gymnasium.Space[Any]) -> _Flat:
     raise ValueError(f"actions need a part, got {space}")
 
 
-def _leaves(name: str, space: Any) -> Iterator[tuple[str, gymnasium.Space[Any]]]:
-    """The spaces at the ends of a tree of spaces, and their names."""
-    if not isinstance(space, spaces.Dict | spaces.Tuple):
-        yield name, space
-        return
-    for key, own in space.items() if isinstance(space, spaces.Dict) else enumerate(space):
-        yield from _leaves(f"{name}/{key}" if name else str(key), own)
-
-
-def _tree(space: Any, leaves: Iterator[Any]) -> Any:
+def _tree(space: Any, values: Iterator[Any]) -> Any:
     """Arranges values like a tree of spaces."""
     if isinstance(space, spaces.Dict):
-        return {key: _tree(own, leaves) for key, own in space.items()}
-    return tuple(_tree(own, leaves) for own in space) if isinstance(space, spaces.Tuple) else next(leaves)
+        return {key: _tree(own, values) for key, own in space.items()}
+    return tuple(_tree(own, values) for own in space) if isinstance(space, spaces.Tuple) else next(values)
 
 
 def _flat(what: str, space: gymnasium.Space[Any]) -> _Flat:
@@ -93,12 +84,12 @@ def _flat(what: str, space: gymnasium.Space[Any]) -> _Flat:
         if not len(free):  # there is only one possible action
             return spaces.Discrete(1), lambda a: np.broadcast_to(space.low, (len(a), *shape))
 
-        def widened(actions: np.ndarray) -> np.ndarray:
+        def widen(actions: np.ndarray) -> np.ndarray:
             whole = np.repeat(low[np.newaxis], len(actions), axis=0)
             # After rounding to float32, a bound may lie slightly outside.
             whole[:, free] = np.clip(actions.astype(dtype), low[free], high[free])
             return whole.reshape(-1, *shape)
 
-        return spaces.Box(low[free].astype(np.float32), high[free].astype(np.float32), dtype=np.float32), widened
+        return spaces.Box(low[free].astype(np.float32), high[free].astype(np.float32), dtype=np.float32), widen
     kinds = "Discrete, MultiDiscrete, MultiBinary, a bounded Box, or Dict or Tuple of those"
     raise ValueError(f"{what} must be {kinds}, got {space}")

@@ -81,10 +81,10 @@ def rows(observation: Any, which: np.ndarray) -> Any:
     return observation[which]
 
 
-def replaced(observation: Any, which: np.ndarray, new: Any) -> Any:
+def replace_rows(observation: Any, which: np.ndarray, new: Any) -> Any:
     """Copy an observation and replace the rows `which`, int [n], with those of `new`, an observation [n, ...]."""
     if isinstance(observation, dict):
-        return {name: replaced(tensor, which, new[name]) for name, tensor in observation.items()}
+        return {name: replace_rows(tensor, which, new[name]) for name, tensor in observation.items()}
     copy = np.array(observation)
     copy[which] = new
     return copy
@@ -102,7 +102,7 @@ class ConvertedVectorEnv(VectorWrapper, abc.ABC):
         self._nowhere = np.zeros(env.num_envs, bool)
 
     @abc.abstractmethod
-    def converted(self, observation: Any, ended: np.ndarray) -> Any:
+    def convert(self, observation: Any, ended: np.ndarray) -> Any:
         """Convert an observation of E environments.
 
         Args:
@@ -117,14 +117,14 @@ class ConvertedVectorEnv(VectorWrapper, abc.ABC):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes."""
         observation, info = self.env.reset(seed=seed, options=options)
-        return self.converted(observation, self._nowhere), info
+        return self.convert(observation, self._nowhere), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all environments with actions [E, ...]."""
         observation, reward, terminated, truncated, info = self.env.step(self.own_actions(actions))
-        observation = self.converted(observation, terminated | truncated if self._is_late else self._nowhere)
+        observation = self.convert(observation, terminated | truncated if self._is_late else self._nowhere)
         if "final_obs" in info and truncated.any():
             which = np.flatnonzero(truncated)
-            last = self.converted(final_observations(self.env, info, which), np.ones(len(which), bool))
-            info = {**info, "final_obs": replaced(observation, which, last)}
+            last = self.convert(final_observations(self.env, info, which), np.ones(len(which), bool))
+            info = {**info, "final_obs": replace_rows(observation, which, last)}
         return observation, reward, terminated, truncated, info

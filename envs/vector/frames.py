@@ -14,7 +14,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue (I
 Convert: TypeAlias = Callable[[Any], np.ndarray]
 
 
-def converted(space: spaces.Box, size: int = 0, grayscale: bool = False) -> tuple[spaces.Box, Convert] | None:
+def conversion(space: spaces.Box, size: int = 0, grayscale: bool = False) -> tuple[spaces.Box, Convert] | None:
     """The space of frames as networks see them, uint8 [H, W, C], and the conversion to it.
 
     Frames are uint8 [H, W], [C, H, W], [H, W, C] or stacks [N, H, W, C], with at most 16 channels and larger sides. The
@@ -30,7 +30,7 @@ def converted(space: spaces.Box, size: int = 0, grayscale: bool = False) -> tupl
       None if the space has no frames, or if they stay as they are.
     """
     steps: list[Convert] = []
-    for step_of in (_channels_last, functools.partial(_shrunk, size=size, grayscale=grayscale)):
+    for step_of in (_channels_last, functools.partial(_shrinking, size=size, grayscale=grayscale)):
         if space.dtype == np.uint8 and (step := step_of(space.shape)) is not None:
             low, high = (step(bound[np.newaxis])[0] for bound in (space.low, space.high))
             space = spaces.Box(low, high, dtype=np.uint8)
@@ -50,7 +50,7 @@ def _channels_last(shape: tuple[int, ...]) -> Convert | None:
     return None
 
 
-def _shrunk(shape: tuple[int, ...], size: int, grayscale: bool) -> Convert | None:
+def _shrinking(shape: tuple[int, ...], size: int, grayscale: bool) -> Convert | None:
     if len(shape) != 3 or not shape[2] <= _MOST_CHANNELS < min(shape[:2]):
         return None
     grays, shrinks = grayscale and shape[2] % 3 == 0, 0 < size < max(shape[:2])

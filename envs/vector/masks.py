@@ -20,7 +20,7 @@ MASK = "action_mask"
 """The part of an observation that is an action mask, as in PettingZoo: 1 for each legal action, 0 for the others."""
 
 
-def packed(env: VectorEnv, name: str = "an environment") -> VectorEnv:
+def pack_masks(env: VectorEnv, name: str = "an environment") -> VectorEnv:
     """Pack the action masks in observations to bits, as `specs.EnvSpec` says; without masks, return `env`.
 
     Steps raise EnvironmentFailed if an environment allows no action, except at the end of an episode.
@@ -34,7 +34,9 @@ def packed(env: VectorEnv, name: str = "an environment") -> VectorEnv:
       ValueError: the masks have another size.
     """
     # 10 comes after 9
-    keys = sorted((key for key in named(env.single_observation_space) if f"{key}/".startswith(f"{MASK}/")), key=len)
+    keys = sorted(
+        (key for key in tensors_of(env.single_observation_space) if f"{key}/".startswith(f"{MASK}/")), key=len
+    )
     return _PackedMasks(env, name, keys) if keys else env
 
 
@@ -46,7 +48,7 @@ class _PackedMasks(ConvertedVectorEnv):
         self._name, self._keys = name, keys
         action = spec_of(env).action
         choices = choices_of(action)
-        size = sum(math.prod(named(env.single_observation_space)[key].shape) for key in keys)
+        size = sum(math.prod(tensors_of(env.single_observation_space)[key].shape) for key in keys)
         self._combined: tuple[int, ...] = ()
         if isinstance(action, MultiDiscreteSpec) and size == math.prod(choices) != sum(choices):
             self._combined, choices = choices, (size,)
@@ -64,7 +66,7 @@ class _PackedMasks(ConvertedVectorEnv):
     def own_actions(self, actions: np.ndarray) -> np.ndarray:
         return np.stack(np.unravel_index(actions, self._combined), -1).astype(np.int32) if self._combined else actions
 
-    def converted(self, observation: Any, ended: np.ndarray) -> dict[str, Any]:
+    def convert(self, observation: Any, ended: np.ndarray) -> dict[str, Any]:
         legal = np.concatenate([np.reshape(observation[key], (len(ended), -1)) for key in self._keys], axis=1) == 1
         possible = np.logical_or.reduceat(legal, self._starts, axis=1).all(axis=1) | ended
         if not possible.all():
@@ -73,9 +75,9 @@ class _PackedMasks(ConvertedVectorEnv):
         return {**self._rest(observation), LEGAL_ACTIONS: np.packbits(legal, axis=1, bitorder="little")}
 
     def _rest(self, observation: Any) -> dict[str, Any]:
-        return {key: value for key, value in named(observation).items() if key not in self._keys}
+        return {key: value for key, value in tensors_of(observation).items() if key not in self._keys}
 
 
-def named(observation: Any) -> dict[str, Any]:
+def tensors_of(observation: Any) -> dict[str, Any]:
     """The tensors of an observation, or its parts of a space, by name: an only one is called `observation`."""
     return dict(observation) if isinstance(observation, Mapping) else {"observation": observation}

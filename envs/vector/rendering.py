@@ -11,8 +11,8 @@ from gymnasium.vector import VectorEnv
 from seed_rl.envs.base import CannotBuild, ObservationPictures, Watchable, failure
 
 
-def watched(make: Callable[..., VectorEnv], num_envs: int, name: str, reason: str = "") -> Watchable:
-    """Make environments that draw their own rendering, unless `reason` says why not, or else their observations.
+def make_watchable(make: Callable[..., VectorEnv], num_envs: int, name: str) -> Watchable:
+    """Make environments that draw their own rendering, or else their observations.
 
     Raises:
       CannotBuild: there is nothing to draw; the message begins with the environment's `name`.
@@ -20,8 +20,6 @@ def watched(make: Callable[..., VectorEnv], num_envs: int, name: str, reason: st
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no display for these pictures
     os.environ.setdefault("MUJOCO_GL", "egl")
     try:
-        if reason:
-            raise CannotBuild(reason)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
             return _RenderedPictures(make(num_envs, render_mode="rgb_array"))

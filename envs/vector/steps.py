@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from seed_rl.envs.base import autoreset_mode, legal_actions, random_actions
-from seed_rl.envs.vector.final import final_numbers, final_observations, replaced, rows
+from seed_rl.envs.vector.final import final_numbers, final_observations, replace_rows, rows
 from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput
 
@@ -87,7 +87,7 @@ class Steps:
         self._cut = np.flatnonzero(cut)
         final = final_observations(self._env, info, self._cut)
         final = rows(before, self._cut) if final is None else final
-        return EnvOutput(reward, terminated, cut, replaced(self._observation, self._cut, final))
+        return EnvOutput(reward, terminated, cut, replace_rows(self._observation, self._cut, final))
 
 
 @np.errstate(over="ignore")

@@ -34,22 +34,22 @@ class WorkersVectorEnv(AsyncVectorEnv):
           EnvironmentFailed: a process ended; errors of the first maker are raised as they are.
         """
         self._name = name
-        made: Any = [functools.partial(_made, os.getpid(), make) for make in makers]
-        with self._ends_named("make"):
+        made: Any = [functools.partial(_make_unaware_of_ctrl_c, os.getpid(), make) for make in makers]
+        with self._naming_ends("make"):
             super().__init__(made, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes; environment i gets the seed `seed` + i."""
-        with self._ends_named("reset"):
+        with self._naming_ends("reset"):
             return super().reset(seed=None if seed is None else int(seed), options=options)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all environments with actions [E, ...]."""
-        with self._ends_named("step"):
+        with self._naming_ends("step"):
             return super().step(actions)
 
     @contextlib.contextmanager
-    def _ends_named(self, what: str) -> Iterator[None]:
+    def _naming_ends(self, what: str) -> Iterator[None]:
         try:
             yield
         except (EOFError, OSError) as lost:
@@ -70,7 +70,7 @@ class WorkersVectorEnv(AsyncVectorEnv):
             pipe.close()
 
 
-def _made(parent: int, make: Callable[[], gymnasium.Env]) -> gymnasium.Env:
+def _make_unaware_of_ctrl_c(parent: int, make: Callable[[], gymnasium.Env]) -> gymnasium.Env:
     if os.getpid() != parent:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
     return make()

@@ -1,8 +1,7 @@
 """Wrappers for vector environments: repeated actions, flat spaces."""
 
 import functools
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -12,11 +11,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import CannotBuild, autoreset_mode, spec_of
-from seed_rl.envs.spaces import check_size
+from seed_rl.envs.spaces import Leaf, check_size, leaves
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
-from seed_rl.envs.vector.final import ConvertedVectorEnv, final_numbers, final_observations, replaced
-from seed_rl.envs.vector.masks import MASK, packed
+from seed_rl.envs.vector.final import ConvertedVectorEnv, final_numbers, final_observations, replace_rows
+from seed_rl.envs.vector.masks import MASK, pack_masks
 from seed_rl.system.files import explained
 
 _SENT_AS = {
@@ -26,8 +25,6 @@ _SENT_AS = {
     **dict.fromkeys(("uint64", "float64", "float128"), "float32"),
 }
 """Replacements for dtypes that can't be sent, or that are more precise than the networks' float32."""
-
-_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
 
 
 class RepeatedActions(VectorWrapper):
@@ -64,7 +61,7 @@ class RepeatedActions(VectorWrapper):
             if "final_obs" in info and new[1].any():
                 which = np.flatnonzero(new[1])
                 last = final_observations(self.env, info, which)
-                finals["final_obs"] = replaced(finals.get("final_obs", observation), which, last)
+                finals["final_obs"] = replace_rows(finals.get("final_obs", observation), which, last)
         return observation, reward, *ends, {**info, **finals}
 
 
@@ -118,15 +115,15 @@ class FlatVectorEnv(ConvertedVectorEnv):
           env: the environments.
           keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
           frame_size: height and width of frames, if they are larger; 0 keeps their size.
-          grayscale: whether RGB frames become gray (see `frames.converted`).
+          grayscale: whether RGB frames become gray (see `frames.conversion`).
           kept: names of parts that are kept unless `keys` drop them, such as action masks.
 
         Raises:
           ValueError: a space is not supported, or a key names no part; the message says which.
         """
         super().__init__(env)
-        leaves = _chosen(list(_leaves("", env.single_observation_space)), keys, kept)
-        self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
+        found = [leaf for leaf in leaves(env.single_observation_space) if 0 not in (leaf.space.shape or ())]
+        self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in _choose(found, keys, kept)]
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
         named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in parts}
@@ -139,14 +136,14 @@ class FlatVectorEnv(ConvertedVectorEnv):
         return self._to_action(actions)
 
     @np.errstate(over="ignore")  # what is too large for float32 becomes infinity
-    def converted(self, observation: Any, ended: np.ndarray) -> Any:
+    def convert(self, observation: Any, ended: np.ndarray) -> Any:
         flat = {}
         for part in self._parts:
             flat[part.name] = part.convert(functools.reduce(lambda tree, key: tree[key], part.path, observation))
         return flat.get("", flat)
 
 
-def sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
+def make_sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
     """Wrap environments so that observations and actions can be sent: flat, with packed action masks.
 
     Args:
@@ -159,18 +156,9 @@ def sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
     """
     autoreset_mode(env, name)
     with explained(CannotBuild, name, ValueError):
-        flat = packed(FlatVectorEnv(env, *flattening), name)
+        flat = pack_masks(FlatVectorEnv(env, *flattening), name)
         spec_of(flat)
     return flat
-
-
-class _Leaf(NamedTuple):
-    """One space in the tree of an observation's spaces."""
-
-    name: str
-    space: gymnasium.Space[Any]
-    path: tuple[Any, ...]
-    """Keys that lead to the space."""
 
 
 class _Part(NamedTuple):
@@ -183,39 +171,28 @@ class _Part(NamedTuple):
     """Keys that lead to the tensor."""
 
 
-def _leaves(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Leaf]:
-    if not isinstance(space, spaces.Dict | spaces.Tuple):
-        if not (isinstance(space, spaces.Box) and 0 in space.shape):  # a part without a number says nothing
-            yield _Leaf(name, space, path)
-        return
-    children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
-    for index, (key, child) in enumerate(children):
-        named = key if all(map(_NAME.fullmatch, str(key).split("/"))) else index
-        yield from _leaves(f"{name}/{named}" if name else str(named), child, (*path, key))
-
-
-def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str], always: Sequence[str]) -> list[_Leaf]:
+def _choose(every: Sequence[Leaf], keys: Sequence[str], always: Sequence[str]) -> list[Leaf]:
     names = {key: key.removeprefix("-") for key in keys}
-    below = {key: {leaf.path for leaf in leaves if f"{leaf.name}/".startswith(f"{names[key]}/")} for key in keys}
+    below = {key: {leaf.path for leaf in every if f"{leaf.name}/".startswith(f"{names[key]}/")} for key in keys}
     for key, paths in below.items():
         if not paths:
-            known = ", ".join(leaf.name for leaf in leaves) or "the observation is one tensor"
+            known = ", ".join(leaf.name for leaf in every) or "the observation is one tensor"
             raise ValueError(f"there is no observation {names[key]!r} to keep or drop (known: {known})")
-    kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in leaves}]
+    kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in every}]
     dropped = [paths for key, paths in below.items() if key.startswith("-")]
-    kept += [{leaf.path for leaf in leaves if leaf.path and leaf.path[0] in always}]
+    kept += [{leaf.path for leaf in every if leaf.path and leaf.path[0] in always}]
     chosen = set().union(*kept).difference(*dropped)
     if not chosen:
         raise ValueError(f"keys {', '.join(keys)} leave no observation" if keys else "observations hold no number")
-    return [leaf for leaf in leaves if leaf.path in chosen]
+    return [leaf for leaf in every if leaf.path in chosen]
 
 
-def _part(leaf: _Leaf, frame_size: int, grayscale: bool) -> _Part:
+def _part(leaf: Leaf, frame_size: int, grayscale: bool) -> _Part:
     name, space, path = leaf
     check_size(f"observation {name}".rstrip(), space, f": keys = ('-{name}',) drops it" if name else "")
     flags: Any = np.bool_  # valid for a Box, despite its annotations
     if isinstance(space, spaces.Box):
-        if (as_frames := frames.converted(space, frame_size, grayscale)) is not None:
+        if (as_frames := frames.conversion(space, frame_size, grayscale)) is not None:
             return _Part(name, *as_frames, path)
         dtype = np.dtype(_SENT_AS.get(np.dtype(space.dtype).name, space.dtype))
         if dtype == np.uint16 and len(space.shape) in (1, 2):

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from seed_rl.evaluation.recorded import grouped, runs_with_returns
+from seed_rl.evaluation.recorded import group_runs, runs_with_returns
 from seed_rl.evaluation.statistics import Estimate, interquartile_mean, performance_profile
 from seed_rl.experiment import ConfigError
 from seed_rl.reporting import metrics
@@ -58,7 +58,7 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
       ConfigError: a place lacks the required metrics.
     """
     runs = runs_with_returns(places)
-    groups = grouped(runs)
+    groups = group_runs(runs)
     column, scale, label = "env_frames", 1.0, "environment frames"
     if x_axis == "hours":
         longest = max(row.get("seconds", 0.0) for run in runs for row in run.rows)
@@ -106,7 +106,7 @@ def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
     runs = runs_with_returns(places)
     tasks = {run.place: run.environment for run in runs}
     scores = {run.place: run.last_score() for run in runs}
-    groups = grouped([run.without_environment() for run in runs])
+    groups = group_runs([run.without_environment() for run in runs])
     x = np.linspace(min(0.0, *scores.values()), 1.05 * max(1.0, *scores.values()), _POINTS)
     with _picture(outputs, len(groups), xlabel="human-normalised score, %", ylabel="share of runs above") as picture:
         axes, handles, notes = picture

@@ -177,18 +177,18 @@ def load_policy(
         if float32 and isinstance(experiment.agent, TrunkConfig):
             dtype: Any = {"dtype": "float32"}
             experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
-        agent, path, env_frames = restored(experiment, found, checkpoint)
+        agent, path, env_frames = restore_agent(experiment, found, checkpoint)
     greedy = greedy or experiment.actors.greedy_evaluation
     policy = Policy(agent, experiment.env_spec(), greedy=greedy, seed=seed)
     policy.checkpoint, policy.env_frames = path.replace(found, place, 1), env_frames
     return policy
 
 
-def restored(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
+def restore_agent(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
     """Build a run's agent for evaluation environments, or raise as `load_policy`; also return path and `env_frames`."""
     try:
         path, arrays, state = checkpoints.chosen(logdir, checkpoint)
-        agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
+        agent = _build_agent(experiment, sum(array.nbytes for array in arrays.values()), logdir)
         return agent, path, assign(agent, path, arrays, state)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
@@ -202,7 +202,7 @@ def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Map
     return env_frames
 
 
-def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
+def _build_agent(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
     """Build the agent of a run, limiting memory in case its configuration doesn't match the checkpoint of `nbytes`."""
     try:
         with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):

@@ -91,7 +91,7 @@ def runs_with_returns(places: Sequence[str]) -> list[RecordedRun]:
     return found
 
 
-def grouped(runs: Sequence[RecordedRun]) -> list[tuple[str, list[RecordedRun]]]:
+def group_runs(runs: Sequence[RecordedRun]) -> list[tuple[str, list[RecordedRun]]]:
     """Group runs that differ only in their seed, and pair each group with a unique label."""
     groups: dict[str, list[RecordedRun]] = {}
     for index, run in enumerate(runs):

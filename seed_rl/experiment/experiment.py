@@ -13,7 +13,7 @@ import gin
 from seed_rl.agents.config import AgentConfig
 from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
-from seed_rl.envs.elsewhere import probed_spec
+from seed_rl.envs.elsewhere import probe_spec
 from seed_rl.errors import UsageError
 from seed_rl.experiment.logs import Logs
 from seed_rl.experiment.optimizer import Optimizer
@@ -210,7 +210,7 @@ class Experiment(Settings):
             )
 
     def env_spec(self) -> EnvSpec:
-        """Return the specs of observations and actions, if necessary by creating an environment (see `probed_spec`).
+        """Return the specs of observations and actions, if necessary by creating an environment (see `probe_spec`).
 
         Raises:
           CannotBuild: creating the environment failed, or its outputs don't match its declared spaces.
@@ -246,7 +246,7 @@ class Experiment(Settings):
 @functools.cache
 def _env_spec(env: EnvConfig) -> EnvSpec:
     try:
-        return probed_spec(env)
+        return probe_spec(env)
     except (Exception, SystemExit) as error:  # environments may raise anything
         subject = f"{env.title} can't be created to read its spaces"
         _log.info("full error of the environment:", exc_info=error, extra={"in_full": True})  # in log files only

@@ -100,17 +100,6 @@ def test_an_action_is_repeated_until_an_episode_ends(make):
     assert taken == [1, 1, 1, 1, 1, 0]
 
 
-def test_what_is_said_about_the_end_of_an_episode_survives_the_repetitions_after_it(make):
-    config = Gym(f"{MODULE}:Counted-v0", wrappers=("gymnasium.wrappers:RecordEpisodeStatistics",))
-    steps = Steps(RepeatedActions(make(config, 2), repeats=2, idle=0), shows_last=True)
-    steps.reset(seed=0)
-    for _ in range(3):
-        output = steps.step(np.zeros(2, np.int32))
-    assert output.last.all(), "the second episode is truncated in the first repetition"
-    assert output.observation[:, 1:].tolist() == [[1, 3]] * 2
-    assert {(0, "episode/l", 3.0), (1, "episode/r", 11.0 + 12 + 13)} <= set(steps.numbers)
-
-
 # Spaces.
 
 

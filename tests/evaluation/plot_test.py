@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from seed_rl.evaluation.plot import band_of, plot_curves, plot_profiles
-from seed_rl.evaluation.recorded import RecordedRun, grouped, runs_with_returns
+from seed_rl.evaluation.recorded import RecordedRun, group_runs, runs_with_returns
 from seed_rl.experiment import ConfigError, config_files
 
 
@@ -35,24 +35,16 @@ def line(*points):
     return np.array(points, float)
 
 
-def names(runs):
-    return [name for name, _ in grouped(runs)]
-
-
 def labels(*runs):
-    return names([RecordedRun(place, [], settings) for place, settings in runs])
+    return [name for name, _ in group_runs([RecordedRun(place, [], settings) for place, settings in runs])]
 
 
-def test_runs_are_named_by_the_settings_in_which_they_differ():
+def test_runs_are_named_by_the_settings_in_which_they_differ_or_by_their_directories():
     base = {"env.kind": "Atari", "env.game": "pong", "agent.cost": 0.01, "agent.units": 256}
     costly, breakout = {**base, "agent.cost": 0.1 * 3}, {**base, "env.game": "breakout"}
     found = labels(("runs/a_1", base), ("runs/a_2", base), ("runs/b", costly), ("runs/c", breakout))
     assert found == ["pong, cost = 0.01 (2 seeds)", "pong, cost = 0.3", "breakout, cost = 0.01"]
-
-
-def test_runs_that_differ_in_much_are_named_by_their_directories():
-    one = {str(n): 1 for n in range(9)}
-    other = {str(n): 2 for n in range(9)}
+    one, other = ({str(n): value for n in range(9)} for value in (1, 2))
     seeds = labels(("runs/pong_seed=1", one), ("runs/pong_seed=2", one), ("runs/deep", other))
     assert seeds == ["pong (2 seeds)", "deep"]
     assert labels(("a/pong", one), ("b/pong", other)) == ["a/pong", "b/pong"]
@@ -80,41 +72,25 @@ def test_a_mean_is_of_the_runs_that_have_values():
     assert np.isnan(apart.value[(x > 1) & (x < 2)]).all()
 
 
-@pytest.mark.parametrize(
-    ("rows", "axis", "texts"),
-    [(5, "frames", {"environment frames", "2M", "4M"}), (90, "hours", {"hours"})],
-)
-def test_axes_have_units_that_fit(rows, axis, texts, tmp_path):
-    run = write_run(tmp_path / "pong", range(rows), 1_000_000)
-    plot_curves([run], [str(tmp_path / "curve.svg")], axis)
-    assert texts <= set(words(tmp_path / "curve.svg"))
-
-
-def test_all_formats_show_the_same(tmp_path):
+def test_all_formats_show_the_same_curves(tmp_path):
     for seed, cost in ((1, 0.1), (2, 0.1), (1, 0.2)):
-        write_run(tmp_path / f"runs/{cost}_{seed}", [seed, cost, 3], settings={"agent.cost": cost}, seed=seed)
+        write_run(tmp_path / f"runs/{cost}_{seed}", [seed, cost, 3], 1_000_000, {"agent.cost": cost}, seed)
     outputs = [tmp_path / "curve.png", tmp_path / "curve.svg", tmp_path / "again.svg"]
     plot_curves([str(tmp_path / "runs")], [str(output) for output in outputs], "frames")
-    assert {
-        "cost = 0.1 (2 seeds)",
-        "cost = 0.2",
-        "mean of 100 episodes; several seeds: interquartile mean and its 95 % interval",
-    } <= set(words(outputs[1]))
+    notes = "mean of 100 episodes; several seeds: interquartile mean and its 95 % interval"
+    assert {"cost = 0.1 (2 seeds)", "cost = 0.2", notes, "environment frames", "2M"} <= set(words(outputs[1]))
     assert outputs[1].read_text() == outputs[2].read_text(), "a picture is the same each time"
-    height, width = imread(outputs[0]).shape[:2]
-    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', outputs[1].read_text())
-    assert width / height == pytest.approx(float(box[1]) / float(box[2]), rel=0.01)
-    colours = set(re.findall(r"stroke: (#\w+)", outputs[1].read_text().lower()))
-    assert {"#0072b2", "#d55e00"} <= colours
+    assert imread(outputs[0]).ndim == 3
 
 
 def test_evaluation_is_dashed_and_a_threshold_that_all_runs_share_is_dotted(tmp_path):
     runs = []
     for task in ("cartpole", "acrobot"):
-        runs.append(write_run(tmp_path / task, [100.0, 200.0], **{"eval/episode_return": 150.0}))
+        runs.append(write_run(tmp_path / task, [100.0] * 90, **{"eval/episode_return": 150.0}))
         config_files.save_config(config_files.load([f"gym/{task}"]), runs[-1])
     curve = tmp_path / "curve.svg"
-    plot_curves(runs[:1], [str(curve)], "frames")
+    plot_curves(runs[:1], [str(curve)], "hours")
+    assert "hours" in words(curve)
     notes = "dotted: 475.0, from which the task counts as solved; mean of 100 episodes; dashed: evaluation, mean of 30"
     assert notes in " ".join(words(curve))
     assert "stroke-dasharray" in curve.read_text()
@@ -127,15 +103,6 @@ def test_a_run_without_returns_is_left_out_with_a_warning(tmp_path, caplog):
     bad = write_run(tmp_path / "runs/sweep/bad", [])
     assert [run.place for run in runs_with_returns([str(tmp_path / "runs")])] == [good]
     assert caplog.messages == [f"{bad} is skipped: it has no episode returns yet"]
-    with pytest.raises(ConfigError, match="no episode returns yet in .*/bad$"):
-        runs_with_returns([str(tmp_path / "runs/sweep")])
-
-
-def test_a_place_without_a_run_is_an_error(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    for place in (str(tmp_path), f"{tmp_path}/no"):
-        with pytest.raises(ConfigError, match=f"^{place} neither is nor contains the log directory of a run"):
-            runs_with_returns([place])
 
 
 def test_tables_are_curves_and_those_of_several_seeds_are_one(tmp_path):
@@ -145,26 +112,28 @@ def test_tables_are_curves_and_those_of_several_seeds_are_one(tmp_path):
         path.parent.mkdir(exist_ok=True)
         path.write_text("env_frames,seconds,episode_return\n10,1.0,\n20,2.0,5.0\n30,3.0,6.0\n")
     runs = runs_with_returns([f"{tmp_path}/{table}.csv" for table in tables])
-    assert names(runs) == ["pong", "pong_84/fast (2 seeds)", "pong_84/slow"]
+    assert [name for name, _ in group_runs(runs)] == ["pong", "pong_84/fast (2 seeds)", "pong_84/slow"]
     np.testing.assert_array_equal(runs[0].points("env_frames", "episode_return"), [[20, 5], [30, 6]])
 
 
-NO_NUMBER, NO_RETURNS = "can't be read: expected a number in each column", "no episode returns yet in"
-ODD_TABLES = {
-    "too many fields": (b"env_frames,episode_return\n10,1,2\n", "frames", NO_NUMBER),
-    "a field too large": (b"env_frames,episode_return\n10," + b"1" * 200_000, "frames", "can't be read: field larger"),
-    "not finite": (b"env_frames,episode_return\ninf,nan\n", "frames", "no row with both a return and a finite env_fra"),
-    "no seconds": (b"env_frames,episode_return\n10,1\n", "hours", "no row with both a return and a finite seconds"),
-    "nothing": (b"", "frames", NO_RETURNS),
-}
-
-
-@pytest.mark.parametrize(("content", "axis", "sentence"), ODD_TABLES.values(), ids=ODD_TABLES)
-def test_a_damaged_table_is_named_in_a_sentence(content, axis, sentence, tmp_path):
-    table = tmp_path / "table.csv"
-    table.write_bytes(content)
+@pytest.mark.parametrize(
+    ("table", "axis", "sentence"),
+    [
+        (b"env_frames,episode_return\n10,1,2\n", "frames", "can't be read: expected a number in each column"),
+        (b"env_frames,episode_return\n10," + b"1" * 200_000, "frames", "can't be read: field larger"),
+        (b"env_frames,episode_return\ninf,nan\n", "frames", "no row with both a return and a finite env_frames"),
+        (b"env_frames,episode_return\n10,1\n", "hours", "no row with both a return and a finite seconds"),
+        (b"", "frames", "no episode returns yet in"),
+        (None, "frames", "neither is nor contains the log directory of a run"),
+    ],
+    ids=["fields", "long", "not finite", "no seconds", "empty", "no run"],
+)
+def test_what_cannot_be_plotted_is_a_config_error(table, axis, sentence, tmp_path):
+    place = tmp_path / "table.csv"
+    if table is not None:
+        place.write_bytes(table)
     with pytest.raises(ConfigError, match=sentence) as error:
-        plot_curves([str(table)], [str(tmp_path / "curve.svg")], axis)
+        plot_curves([str(place)], [str(tmp_path / "curve.svg")], axis)
     assert str(tmp_path) in str(error.value)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 500

@@ -31,7 +31,6 @@ def test_an_evaluation_has_every_episode_and_says_how_far_it_is(saved_run, tmp_p
     assert evaluation.lengths == [9] * 30
     assert evaluation.mean == pytest.approx(sum(evaluation.returns) / 30)
     assert evaluation.human_normalised is None
-    assert "0 of 30 episodes, the longest at 8 steps" in caplog.text
     assert re.search(r"28 of 30 episodes, about \d+ s left", caplog.text)
 
 
@@ -43,21 +42,18 @@ def test_a_game_is_played_to_its_end_by_all_players_and_the_file_is_written(save
     assert written["standard_error"] == 0, "what one player wins the other loses"
 
 
-def test_the_same_seed_gives_the_same_returns(saved_run):
-    logdir, _ = saved_run("catch/vtrace")
-    first, again, other = (evaluate_run(logdir, episodes=16, num_envs=8, greedy=True, seed=n) for n in (1, 1, 2))
-    assert first == again
-    assert first.returns != other.returns
-
-
 def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
     logdir, _ = saved_run("memory/r2d2")
     longer = evaluate_run(logdir, episodes=2, gin_params=["Memory.delay = 20"])
     assert longer.lengths == [22, 22]
     assert longer.environment.options["delay"] == 20
     assert "seed 1, Memory.delay = 20" in text(longer)
+    catch = saved_run("catch/vtrace")[0]
     with pytest.raises(NoPolicy, match=r"the policy acts in .*; with Catch.columns = 7 they have .*7"):
-        evaluate_run(saved_run("catch/vtrace")[0], gin_params=["Catch.columns = 7"])
+        evaluate_run(catch, gin_params=["Catch.columns = 7"])
+    first, again, other = (evaluate_run(catch, episodes=16, num_envs=8, greedy=True, seed=n) for n in (1, 1, 2))
+    assert first == again
+    assert first.returns != other.returns
     for wrong, sentence in (
         ("R2D2.hidden = 7", "only settings of Memory can be changed here, got 'R2D2.hidden = 7'"),
         ("Memory.delays = 7", r"Memory.*doesn't have a parameter named 'delays'"),
@@ -87,7 +83,7 @@ def evaluation_of(**fields):
     return Evaluation(**{**numbers, **more, **named, **lists, "greedy": True, **fields})
 
 
-def test_an_evaluation_as_text():
+def test_an_evaluation_as_text_and_as_json(tmp_path):
     assert text(evaluation_of()).splitlines() == [
         "run/checkpoint.npz (1,200,000 frames), greedy, seed 7",
         "episodes  4, of 1,700 steps on average",
@@ -96,15 +92,9 @@ def test_an_evaluation_as_text():
         "score     101.2 % (0: random, 100: human)",
     ]
     assert "score" not in text(evaluation_of(human_normalised=None))
-
-
-def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
-    path = tmp_path / "e.json"
-    write(evaluation_of(standard_error=math.nan, returns=[1.0, math.inf]), str(path))
-    written = json.loads(path.read_text())
+    write(evaluation_of(standard_error=math.nan, returns=[1.0, math.inf]), str(tmp_path / "e.json"))
+    written = json.loads((tmp_path / "e.json").read_text())
     assert (written["standard_error"], written["returns"], written["mean"]) == (None, [1.0, None], 1004.0)
-    with pytest.raises(OSError, match="No such file or directory"):
-        write(evaluation_of(), str(tmp_path / "nowhere" / "e.json"))
 
 
 def test_statistics_are_over_runs():
