@@ -38,7 +38,7 @@ class FootballGame(Game):
         self._config = gfootball_config.Config(values)
         self.env = football_env_core.FootballEnvCore(self._config)
         self._checkpoints = CheckpointRewards(self.players) if "checkpoints" in settings.rewards else None
-        self._stacked: np.ndarray = np.zeros((self.players, *settings.map_shape), np.uint16)
+        self._stacked = np.zeros((self.players, *settings.map_shape), np.uint16)
 
     def seating(self, rng: np.random.Generator) -> np.ndarray:
         """Draws which team plays on the left, if both have as many players; the first half of them is a team."""
@@ -74,7 +74,7 @@ class FootballGame(Game):
 
     def _maps(self, views: Sequence[tuple[dict[str, Any], int]]) -> np.ndarray:
         """The current maps, uint16 [P, H, W], with one bit for each of the `LAYERS`."""
-        maps = np.zeros(self._stacked.shape, np.uint16)
+        maps: np.ndarray = np.zeros(self._stacked.shape, np.uint16)
         height, width = maps.shape[1:]
         for bits, (observation, active) in zip(maps, views, strict=True):
             left = np.asarray(observation["left_team"])
