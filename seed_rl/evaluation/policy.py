@@ -145,7 +145,7 @@ def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
     """
     if not gin_params:
         return experiment.env
-    other = dataclasses.replace(experiment, env=config_files.changed(experiment.env, gin_params))
+    other = dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))
     if other.env_spec() != experiment.env_spec():
         raise NoPolicy(
             f"the policy acts in environments with {experiment.env_spec()}; with {', '.join(gin_params)} they have "
@@ -177,18 +177,18 @@ def load_policy(
         if float32 and isinstance(experiment.agent, TrunkConfig):
             dtype: Any = {"dtype": "float32"}
             experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
-        agent, path, env_frames = restored(experiment, found, checkpoint)
+        agent, path, env_frames = restore(experiment, found, checkpoint)
     greedy = greedy or experiment.actors.greedy_evaluation
     policy = Policy(agent, experiment.env_spec(), greedy=greedy, seed=seed)
     policy.checkpoint, policy.env_frames = path.replace(found, place, 1), env_frames
     return policy
 
 
-def restored(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
+def restore(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
     """Build a run's agent for evaluation environments, or raise as `load_policy`; also return path and `env_frames`."""
     try:
         path, arrays, state = checkpoints.chosen(logdir, checkpoint)
-        agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
+        agent = _build(experiment, sum(array.nbytes for array in arrays.values()), logdir)
         return agent, path, assign(agent, path, arrays, state)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
@@ -202,7 +202,7 @@ def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Map
     return env_frames
 
 
-def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
+def _build(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
     """Build the agent of a run, limiting memory in case its configuration doesn't match the checkpoint of `nbytes`."""
     try:
         with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):

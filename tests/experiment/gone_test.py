@@ -10,7 +10,7 @@ import pytest
 
 from seed_rl.experiment import ConfigError, config_files
 from seed_rl.experiment.gone import GONE, without_gone
-from seed_rl.experiment.saved_config import rebuilt
+from seed_rl.experiment.saved_config import rebuild
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
@@ -47,7 +47,7 @@ def test_every_recorded_configuration_is_read_or_refused_by_the_name_of_a_settin
             kind = repr({**each, "env.game": "", "seed": 0}) if isinstance(each, dict) else path
             try:
                 if kind not in read:
-                    found.add(rebuilt(each, str(path)) if isinstance(each, dict) else each())
+                    found.add(rebuild(each, str(path)) if isinstance(each, dict) else each())
             except ConfigError as error:
                 refused.append((path.parent.name, str(error).partition(" is gone")[0]))
             read.add(kind)
@@ -76,7 +76,7 @@ def test_what_is_left_out_or_renamed_is_said_once(tmp_path, caplog):
     del settings["agent.core"], settings["agent.core_units"]
     for _ in range(2):
         assert config_files.differences(before, settings, str(tmp_path)) == []
-        assert rebuilt(settings, str(tmp_path)) == before
+        assert rebuild(settings, str(tmp_path)) == before
     assert caplog.messages == [
         f"{tmp_path} has settings of an earlier version, which are left out or renamed: R2D2.layer_norm, "
         "R2D2.lstm_units, R2D2.reward_norm"

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Generator
 
-from seed_rl.evaluation.policy import assign, experiment_of, restored
+from seed_rl.evaluation.policy import assign, experiment_of, restore
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.membership import Membership
@@ -40,7 +40,7 @@ class PolicyServer:
         """
         self._logdir, self._name = logdir, checkpoint
         self._experiment = experiment = experiment_of(logdir)
-        self._agent, self.checkpoint, self.env_frames = restored(experiment, logdir, checkpoint)
+        self._agent, self.checkpoint, self.env_frames = restore(experiment, logdir, checkpoint)
         self._version, self._problem = self._version_of(self.checkpoint), ""
         actors, inference, env_spec = experiment.actors, experiment.inference, self._agent.env_spec
         sizes = Sizes.of_policy(max_envs, inference.max_batch_size, greedy or actors.greedy_evaluation)
