@@ -84,7 +84,7 @@ def _read(
             if agent is not None:
                 _change_agent(agent)
             for binding in gin_params:
-                current = without_gone_in_text(_quote(binding), repr(binding))
+                current = without_gone_in_text(_quote(binding), "gin_params")
                 _parse(gin.parse_config, current, f"{binding!r}: ", binding.partition("=")[0].strip())
             _parse(lambda _: check_references(), "", "")
             _refuse_unused_scopes(gin.config_str())

@@ -62,8 +62,8 @@ def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experi
     Raises:
       ConfigError: the settings are invalid; names `path`.
     """
+    saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
     try:
-        saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
         if not {"env.kind", "agent.kind"} <= saved.keys():
             raise ConfigError("env.kind and agent.kind are missing")
         with own_gin():  # the program's bindings don't fill in what is missing
