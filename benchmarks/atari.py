@@ -101,9 +101,10 @@ class _Game(BenchmarkRun):
         if os.path.exists(f"{self._stem}.json"):
             with open(f"{self._stem}.json", encoding="utf-8") as file:
                 self.record = json.load(file)
-            found = config_files.differences(self.experiment, self.record["settings"])
+            place = f"{self._stem}.json"
+            found = config_files.differences(self.experiment, self.record["settings"], place)
             if found:
-                raise BenchmarkError(f"{self._stem}.json records another configuration: {'; '.join(found)}")
+                raise BenchmarkError(f"{place} records another configuration: {'; '.join(found)}")
 
     def is_done(self) -> bool:
         """Return whether all frames are recorded."""

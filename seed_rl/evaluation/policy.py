@@ -145,7 +145,7 @@ def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
     """
     if not gin_params:
         return experiment.env
-    other = dataclasses.replace(experiment, env=config_files.changed(experiment.env, gin_params))
+    other = dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))
     if other.env_spec() != experiment.env_spec():
         raise NoPolicy(
             f"the policy acts in environments with {experiment.env_spec()}; with {', '.join(gin_params)} they have "

@@ -56,7 +56,7 @@ class RecordedRun(NamedTuple):
     def reward_threshold(self) -> float | None:
         """Mean return from which the run's task counts as solved; None if there is none, or it is not known here."""
         with contextlib.suppress(ConfigError):
-            return saved_config.rebuilt(self.settings or {}, self.place).env.reward_threshold
+            return saved_config.rebuild(self.settings or {}, self.place).env.reward_threshold
         return None
 
     def last_score(self) -> float:
@@ -69,7 +69,7 @@ class RecordedRun(NamedTuple):
             raise ConfigError("CSV files can't be normalised: expected log directories, which name the environment")
         names = ("eval/episode_return", "episode_return")
         last = next(row[name] for name in names for row in reversed(self.rows) if name in row)
-        score = saved_config.rebuilt(self.settings or {}, self.place).env.human_normalised(last)
+        score = saved_config.rebuild(self.settings or {}, self.place).env.human_normalised(last)
         if score is None:
             raise ConfigError(f"{self.place} can't be normalised: its environment has no human reference score")
         return score

@@ -54,12 +54,12 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), a
     """
     files = [gin_files] if isinstance(gin_files, str) else gin_files
     params = [gin_params] if isinstance(gin_params, str) else gin_params
-    experiment = _configured(Experiment, files, params, agent)
+    experiment = _read(Experiment, files, params, agent)
     _refuse_unused_groups(params, experiment)
     return experiment
 
 
-def changed(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
+def change(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
     """Return a group of settings with some changed, also in nested groups, by gin bindings.
 
     Raises:
@@ -70,10 +70,10 @@ def changed(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
     for binding in gin_params:
         if binding.partition(".")[0].strip() not in (type(group).__name__ for group in every):
             raise ConfigError(f"only settings of {names} can be changed here, got {binding!r}")
-    return _configured(type(settings), [], ["\n".join(map(bindings, every)), *gin_params])
+    return _read(type(settings), [], ["\n".join(map(bindings, every)), *gin_params])
 
 
-def _configured(
+def _read(
     kind: type[SettingsT], gin_files: Sequence[str], gin_params: Sequence[str], agent: str | None = None
 ) -> SettingsT:
     """Build settings from gin files and bindings; raise ConfigError if they are wrong."""
@@ -84,7 +84,7 @@ def _configured(
             if agent is not None:
                 _change_agent(agent)
             for binding in gin_params:
-                current = without_gone_in_text(_quoted(binding), repr(binding))
+                current = without_gone_in_text(_quote(binding), "gin_params")
                 _parse(gin.parse_config, current, f"{binding!r}: ", binding.partition("=")[0].strip())
             _parse(lambda _: check_references(), "", "")
             _refuse_unused_scopes(gin.config_str())
@@ -160,7 +160,7 @@ def _refuse_unused_groups(gin_params: Sequence[str], experiment: Experiment) -> 
             raise ConfigError(f"{binding!r} has no effect: the experiment has {', '.join(sorted(used))}, but no {name}")
 
 
-def _quoted(binding: str) -> str:
+def _quote(binding: str) -> str:
     """Quote the value of a binding if it is a bare word, a number such as 300k or a JSON object."""
     match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*|[\d_.]+[kMG]|\{.*\})\s*", binding)
     return f"{match[1]} = {match[2]!r}" if match and match[2] not in ("True", "False", "None") else binding

@@ -89,7 +89,7 @@ def without_gone(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
         setting = f"{settings.get(f'{group}.kind') if group else 'Experiment'}.{own}"
         if setting in GONE and isinstance(value, GONE[setting].kind):
             del found[name]
-            found |= {f"{group}{dot}{new}": value for new, value in _today(setting, value).items()}
+            found |= {f"{group}{dot}{new}": value for new, value in _today(setting, value, place).items()}
             left_out.append(setting)
     if left_out:
         _say(place, ", ".join(left_out))
@@ -108,7 +108,7 @@ def without_gone_in_text(text: str, place: str) -> str:
         setting, (value, end) = match[1], _value_at(text, match.end())
         if isinstance(value, GONE[setting].kind):
             kind = setting.partition(".")[0]
-            today = "\n".join(f"{kind}.{name} = {each!r}" for name, each in _today(setting, value).items())
+            today = "\n".join(f"{kind}.{name} = {each!r}" for name, each in _today(setting, value, place).items())
             text, end = text[: match.start()] + today + text[end:], match.start() + len(today)
             left_out.append(setting)
     if left_out:
@@ -116,10 +116,10 @@ def without_gone_in_text(text: str, place: str) -> str:
     return text
 
 
-def _today(setting: str, value: Any) -> dict[str, Any]:
+def _today(setting: str, value: Any, place: str) -> dict[str, Any]:
     gone = GONE[setting]
     if gone.without_effect and value not in gone.without_effect:
-        raise ConfigError(f"{setting} = {shortened(value)} is gone since {gone.since}: it {gone.did}")
+        raise ConfigError(f"{setting} = {shortened(value)} in {place} is gone since {gone.since}: it {gone.did}")
     return gone.today(value)
 
 

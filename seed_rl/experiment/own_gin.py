@@ -30,7 +30,7 @@ def own_gin() -> Iterator[None]:
         own: dict[str, Any] = {
             "_CONFIG": {},
             "_CONFIG_IS_LOCKED": False,
-            "_FILE_READERS": [(files.opened, files.is_there)],
+            "_FILE_READERS": [(files.open, files.is_there)],
             "_IMPORTS": set(),
             "_LOCATION_PREFIXES": [""],
             "_OPERATIVE_CONFIG": {},
@@ -64,7 +64,7 @@ class _Files:
         return os.path.isfile(self._path(name))
 
     @contextlib.contextmanager
-    def opened(self, name: str) -> Iterator[IO[str]]:
+    def open(self, name: str) -> Iterator[IO[str]]:
         path = self._path(name)
         if path in self._including:
             raise ValueError(f"{name} includes itself")

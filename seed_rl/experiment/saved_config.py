@@ -53,21 +53,21 @@ def load_saved(logdir: str, own: bool = False) -> Experiment:
       FileNotFoundError: it isn't the log directory of a run, as `saved_settings` explains.
       ConfigError: `config.json` can't be read, or its settings are invalid.
     """
-    return rebuilt(saved_settings(logdir), os.path.join(logdir, SAVED), own)
+    return rebuild(saved_settings(logdir), os.path.join(logdir, SAVED), own)
 
 
-def rebuilt(settings: Mapping[str, Any], path: str, own: bool = False) -> Experiment:
+def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experiment:
     """Rebuild the experiment of a run from the settings in its `config.json`, like `load_saved`.
 
     Raises:
       ConfigError: the settings are invalid; names `path`.
     """
+    saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
     try:
-        saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
         if not {"env.kind", "agent.kind"} <= saved.keys():
             raise ConfigError("env.kind and agent.kind are missing")
         with own_gin():  # the program's bindings don't fill in what is missing
-            experiment: Experiment = _rebuilt(Experiment, "", saved)
+            experiment: Experiment = _rebuild_group(Experiment, "", saved)
             if saved:
                 raise ConfigError(f"unknown setting {', '.join(map(shortened, [*saved][:3]))}")
             experiment = experiment if own else without_places(experiment, only_written=True)
@@ -102,14 +102,14 @@ def groups(settings: Any) -> Iterator[Any]:
             yield from groups(child)
 
 
-def _rebuilt(group: type[Any], prefix: str, saved: dict[str, Any]) -> Any:
+def _rebuild_group(group: type[Any], prefix: str, saved: dict[str, Any]) -> Any:
     """Build a group of settings, removing its entries from `saved`; missing settings get their defaults."""
     hints, given = typing.get_type_hints(group), {}
     for field in dataclasses.fields(group):
         name = f"{prefix}{field.name}"
         if f"{name}.kind" in saved:
             kind = _class_named(saved.pop(f"{name}.kind"), hints[field.name], name)
-            given[field.name] = _rebuilt(kind, f"{name}.", saved)
+            given[field.name] = _rebuild_group(kind, f"{name}.", saved)
         elif name in saved:
             given[field.name] = _as_tuples(saved.pop(name))
     return group(**given)

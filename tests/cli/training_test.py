@@ -78,8 +78,8 @@ def test_files_without_a_flag_come_before_those_with_one(begun, tmp_path):
 def test_a_log_directory_alone_continues_its_run_with_other_settings_if_wanted(command, begun, tmp_path, monkeypatch):
     before = config_files.load("catch/r2d2", ["Experiment.seed = 7"])
     config_files.save_config(before, str(tmp_path))
-    (tmp_path / "config.gin").write_text("import stranger")
-    (tmp_path / "stranger.py").write_text("")
+    (tmp_path / "config.gin").write_text("import left_there")
+    (tmp_path / "left_there.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     assert main([command, f"--logdir={tmp_path}"]) == 0
     changes = ["--total_frames=7M", "--gin_param=Logs.metrics_interval_s=3", "--agent=r2d2"]
@@ -89,7 +89,7 @@ def test_a_log_directory_alone_continues_its_run_with_other_settings_if_wanted(c
     for wrong in ("--agent=ppo", "--gin_param=VTrace.hidden=7", "--gin_param=Replay.ratio=0"):
         assert main([command, f"--logdir={tmp_path}", wrong]) == 2
     assert len(begun) == 2
-    assert "stranger" not in sys.modules, "what is there is not executed"
+    assert "left_there" not in sys.modules, "what is there is not executed"
 
 
 def test_a_run_with_modules_of_its_own_continues_once_they_are_named_and_writes_where_it_did(begun, tmp_path, capsys):

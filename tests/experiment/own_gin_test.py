@@ -52,7 +52,7 @@ def test_a_program_keeps_its_own_configuration_whether_ours_loads_or_not(another
         assert state() == before
     settings = loaded.to_json()
     del settings["optimizer.decay"]
-    assert saved_config.rebuilt(settings, "here") == loaded
+    assert saved_config.rebuild(settings, "here") == loaded
     assert state() == before
     assert _another() == (3, "x")
 

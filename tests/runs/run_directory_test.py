@@ -1,9 +1,12 @@
-"""The log of a run, on a disk that is full for a while."""
+"""What is in the directory of a run from its beginning, on a disk that may be full."""
 
-import contextlib
 import logging
 
-from seed_rl.runs.run_directory import LogFile, PrintableFormatter
+import pytest
+
+from seed_rl.experiment import config_files
+from seed_rl.experiment.saved_config import load_saved, saved_settings
+from seed_rl.runs.run_directory import CannotUse, LogFile, PrintableFormatter, record_configuration
 from tests.support.full_disk import largest_file
 
 
@@ -28,7 +31,12 @@ def test_a_full_disk_is_reported_once_and_without_a_traceback(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_other_mistakes_are_reported_as_usual(tmp_path, capsys):
-    with contextlib.closing(LogFile(str(tmp_path / "learner.log"))) as log:
-        log.handle(logging.makeLogRecord({"msg": "%d", "args": ("not a number",)}))
-    assert "TypeError" in capsys.readouterr().err
+def test_a_configuration_says_what_this_machine_chose_and_cannot_be_written_on_a_full_disk(tmp_path):
+    experiment = config_files.load("catch/vtrace", ["VTrace.dtype = 'auto'"])
+    record_configuration(experiment, str(tmp_path))
+    assert saved_settings(str(tmp_path))["agent.dtype.chosen"] == experiment.agent.for_device().dtype
+    assert load_saved(str(tmp_path)) == experiment
+    full = str(tmp_path / "full")
+    with largest_file(10), pytest.raises(CannotUse, match=f"^the configuration can't be written into {full}: File too"):
+        record_configuration(experiment, full)
+    assert not (tmp_path / "full/config.json").exists()

@@ -56,7 +56,7 @@ def load_or_continue(values: flags.FlagValues) -> Experiment:
         raise UsageError(f"--gin_file is required, because {missing}") from None
     if values.agent not in (None, (kind := type(saved.agent).__name__).lower()):
         raise UsageError(f"--agent={values.agent} is for a new run: {values.logdir} has one of {kind}")
-    return config_files.changed(saved, _bindings(values))
+    return config_files.change(saved, _bindings(values))
 
 
 def load(values: flags.FlagValues, *bindings: str) -> Experiment:

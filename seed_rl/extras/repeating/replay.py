@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment
-from seed_rl.experiment.saved_config import modules_needed, rebuilt
+from seed_rl.experiment.saved_config import modules_needed, rebuild
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating.file import JournalError
 from seed_rl.extras.repeating.prescribed import Replayed
@@ -180,7 +180,7 @@ def _experiment(segment: Segment, init_from: str) -> Experiment:
     settings = {**segment.start["settings"], "init_from": init_from}
     if settings.get("agent.dtype") == "auto":
         settings["agent.dtype"] = segment.start["machine"].get("dtype", "auto")
-    experiment = rebuilt(settings, "the journal")
+    experiment = rebuild(settings, "the journal")
     logs = dataclasses.replace(experiment.logs, wandb_project="", keep_every_frames=0, checkpoint_interval_s=1e9)
     return dataclasses.replace(experiment, logs=logs)
 
