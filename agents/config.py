@@ -69,7 +69,7 @@ class AgentConfig(Settings):
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
         """Build the agent, by default an `agent_class` of these settings and the first two arguments.
 
-        Keras's initializers draw its weights from `seed`; see `seeded`.
+        Keras's initializers draw its weights from `seed`; see `seeding`.
 
         Args:
           env_spec: observations and actions of the environments.
@@ -84,13 +84,13 @@ class AgentConfig(Settings):
         self.check(env_spec)
         module, _, name = self.agent_class.partition(":")
         make = getattr(importlib.import_module(module), name)
-        with seeded(seed):
+        with seeding(seed):
             agent: Agent = make(self, env_spec, num_training_envs)
         return agent
 
 
 @contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeding(seed: int) -> Iterator[None]:
     """Seed Python's global generator, and put back its state at the end; for one thread at a time.
 
     Keras's initializers and layers that were given no seed take it from there.

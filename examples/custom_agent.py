@@ -25,7 +25,7 @@ from seed_rl.api import (
     UnitInterval,
     Unroll,
     distribution_of,
-    masked,
+    mask_illegal,
     transitions_of,
     vtrace,
 )
@@ -56,7 +56,7 @@ class ActorCritic(TrunkModel):
 
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Logits, of legal actions only, and value of features [T, B, F]."""
-        return masked(self._policy(features), legal), tf.squeeze(self._baseline(features), -1)
+        return mask_illegal(self._policy(features), legal), tf.squeeze(self._baseline(features), -1)
 
 
 class SimplePPOAgent(ModelAgent):

@@ -7,8 +7,8 @@ import gin
 import keras
 import tensorflow as tf
 
-from seed_rl.agents.actor_critic.networks import ActorCritic, NetworkOutput
-from seed_rl.agents.actor_critic.terms import Decisions, Terms
+from seed_rl.agents.actor_critic.agent import ActorCritic
+from seed_rl.agents.actor_critic.terms import Decisions, NetworkOutput, Terms
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.agents.vtrace.agent import VTraceAgent
 from seed_rl.api import NonNegative, Unroll

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.reporting.learning import Diverged
     from seed_rl.reporting.metrics import read as read_metrics
     from seed_rl.rl.distributions import ActionDistribution, distribution_of
-    from seed_rl.rl.masks import masked
+    from seed_rl.rl.masks import mask_illegal
     from seed_rl.rl.vtrace import lambda_returns, vtrace
     from seed_rl.runs.fleet import ActorFailed
     from seed_rl.runs.local_actors import ELSEWHERE, PROCESSES, THREADS
@@ -63,8 +63,8 @@ __all__ = [
     "SecurityError", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig",
     "TrunkModel", "UniformVectorEnv", "UnitInterval", "Unroll", "UsageError", "VariableGroup", "Watchable", "Within",
     "check_suite", "create_weights", "distribution_of", "evaluate_run", "lambda_returns",
-    "load_experiment", "load_policy", "masked", "open_run", "pack_masks", "play", "read_metrics", "register_suite",
-    "shipped_configs", "stack_frames", "transitions_of", "vtrace",
+    "load_experiment", "load_policy", "mask_illegal", "open_run", "pack_masks", "play", "read_metrics",
+    "register_suite", "shipped_configs", "stack_frames", "transitions_of", "vtrace",
 ]  # fmt: skip
 __dir__ = __all__.copy
 _HOMES = {

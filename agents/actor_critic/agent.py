@@ -14,11 +14,11 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
-from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput
-from seed_rl.agents.actor_critic.terms import Decisions, Terms, add_up, decisions_of
+from seed_rl.agents.actor_critic.terms import Decisions, NetworkOutput, Terms, add_up, decisions_of
 from seed_rl.agents.base import ActOutput, LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
-from seed_rl.networks.trunk import Trunk
+from seed_rl.networks.normalisation import ValueHead
+from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl import masks, randomness
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.exploration import Holding, hold
@@ -26,9 +26,54 @@ from seed_rl.rl.vtrace import lambda_returns
 from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
+ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
+
 _LOG_ENTROPY_COSTS = (-20.0, 20.0)  # bounds outside of which the cost would soon vanish or overflow
 
-ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
+
+class Moments(NamedTuple):
+    """The contribution of a batch to the running statistics."""
+
+    observations: Any
+    """The result of `Trunk.moments`."""
+    value_targets: Any
+    """The result of `ValueHead.moments`."""
+
+
+class ActorCritic(TrunkModel):
+    """A trunk with a head for the P parameters of the action distribution and one for the value.
+
+    The last `num_free` parameters, the deviations, are independent of the state.
+    """
+
+    def __init__(self, trunk: Trunk, num_parameters: int, value_norm: bool, num_free: int):
+        super().__init__(trunk, name="actor_critic")
+        # Nearly uniform at first: no preference before any experience.
+        uniform = keras.initializers.VarianceScaling(1e-4)
+        self._free: Any = None
+        if num_free:
+            self._free = self.add_weight(shape=[num_free], initializer="zeros", name="free", dtype="float32")
+        self._policy = keras.layers.Dense(
+            num_parameters - num_free, kernel_initializer=uniform, dtype="float32", name="policy"
+        )
+        self.baseline = ValueHead(value_norm, name="baseline")
+
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> NetworkOutput:
+        """The policy and the value at each step."""
+        policy = masks.mask_illegal(self._policy(features), legal)
+        if self._free is not None:
+            free = tf.broadcast_to(self._free.value, tf.concat([tf.shape(policy)[:-1], self._free.shape], 0))
+            policy = tf.concat([policy, free], axis=-1)
+        return NetworkOutput(policy, self.baseline(features))
+
+    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> Moments:
+        """The moments for `update_statistics`: of steps [T + 1, B, ...], and of targets [T, B] except at `last_t`."""
+        return Moments(self.trunk.moments(env_output), self.baseline.moments(value_targets, last_t))
+
+    def update_statistics(self, moments: Moments, steps: float) -> None:
+        """Update the running statistics of observations and value targets."""
+        super().update_statistics(moments.observations, steps)
+        self.baseline.update(moments.value_targets, steps)
 
 
 class Behaviour(NamedTuple):
@@ -102,7 +147,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         allowed &= ~env_output.done & (env_ids < self._num_training_envs)
         holds, holding = hold(state[0], env_output.reward, allowed, self.config.explore_after, hold_seed)
         action = tf.where(tf.reshape(holds, [-1] + [1] * (prev_action.shape.rank - 1)), prev_action, answer.action)
-        behaviour = answer.behaviour._replace(policy=masks.masked(policy, same | ~holds[:, tf.newaxis]))
+        behaviour = answer.behaviour._replace(policy=masks.mask_illegal(policy, same | ~holds[:, tf.newaxis]))
         return ActOutput(action, behaviour, (holding, answer.state))
 
     def decide(

@@ -5,16 +5,26 @@ reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step in wh
 in the means of losses, entropies and divergences, which are then the same on any number of devices.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
-from seed_rl.agents.actor_critic.networks import NetworkOutput
 from seed_rl.agents.transitions import Transitions, transitions_of
 from seed_rl.rl import diagnostics, losses, masks
 from seed_rl.rl.distributions import ActionDistribution
 from seed_rl.types import Unroll
+
+
+class NetworkOutput(NamedTuple):
+    """What the network outputs at each of T steps of B environments."""
+
+    policy: tf.Tensor
+    """float32 [T, B, P]: parameters of the distribution over actions, such as logits."""
+    baseline: tf.Tensor
+    """float32 [T, B]: the value estimate."""
+    more: Any = ()
+    """Nest [T, B, ...]: outputs of a subclass's own heads, for its own terms of the loss; not stored while acting."""
 
 
 class Decisions(NamedTuple):
@@ -60,7 +70,7 @@ def decisions_of(
     undecided = transitions.last_t
     if config.explore_after:
         ruled_out = masks.is_legal(policy) & ~masks.is_legal(acting)  # where the action was held, all others
-        policy = masks.masked(policy, ~ruled_out)
+        policy = masks.mask_illegal(policy, ~ruled_out)
         undecided |= tf.reduce_any(ruled_out, axis=-1)
     return Decisions(
         transitions=transitions,
@@ -77,7 +87,7 @@ def decisions_of(
 def scale(advantages: tf.Tensor, made: Decisions, norm: bool) -> tf.Tensor:
     """Advantages [T, B] in units of the value, or standardised."""
     advantages /= made.value_unit
-    return losses.standardised(advantages, made.acted) if norm else advantages
+    return losses.standardise(advantages, made.acted) if norm else advantages
 
 
 def describe(

@@ -1,22 +1,68 @@
-"""The R2D2 agent."""
+"""The R2D2 agent: its Q-network, and its loss, from tensors.
 
+Shapes: T learner steps, or T + 1 including the one to bootstrap from, B sequences, A actions, N quantiles.
+"""
+
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent, create_weights
 from seed_rl.agents.epsilon import FallingEpsilon
 from seed_rl.agents.r2d2.config import R2D2
-from seed_rl.agents.r2d2.loss import priorities_of, q_of, r2d2_loss, td_errors
-from seed_rl.agents.r2d2.networks import DuelingQNetwork
+from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.target import TargetNetwork
-from seed_rl.networks.trunk import Trunk
-from seed_rl.rl import q_learning
+from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState
+from seed_rl.rl import masks, q_learning
 from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC, ValueTransform
 from seed_rl.specs import DiscreteSpec, EnvSpec
-from seed_rl.types import Unroll
+from seed_rl.types import EnvOutput, Unroll
+
+
+class DuelingQNetwork(TrunkModel):
+    """A trunk with dueling heads (arXiv:1511.06581): Q(x, a) = V(x) + A(x, a) - mean over legal b of A(x, b).
+
+    Each head has a hidden layer; the advantages need no bias, which would cancel out. With N quantiles of the returns,
+    the same holds for each of them.
+    """
+
+    def __init__(self, config: R2D2, trunk: Trunk, num_actions: int):
+        super().__init__(trunk, name="q_network")
+        self._quantiles, self._num_actions = config.quantiles, num_actions
+        count = max(1, config.quantiles)
+        same: dict[str, Any] = {"kernel_initializer": config.kernel_initializer, "dtype": config.dtype}
+        hidden = functools.partial(keras.layers.Dense, config.head_hidden, activation="relu", **same)
+        # Nearly zero at first: targets bootstrap from these values, and random initial values would take many updates
+        # of the target network to fade.
+        small = keras.initializers.VarianceScaling(1e-4)
+        self._value_hidden = hidden(name="value_hidden")
+        self._value = keras.layers.Dense(count, kernel_initializer=small, dtype="float32", name="value")
+        self._advantage_hidden = hidden(name="advantage_hidden")
+        self._advantage = keras.layers.Dense(
+            count * num_actions, use_bias=False, kernel_initializer=small, dtype="float32", name="advantage"
+        )
+
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
+        """The Q-values, float32 [T, B, A], or N quantiles of the returns, float32 [T, B, N, A]; rescaled if the agent
+        rescales values."""
+        value = self._value(self._value_hidden(features))
+        advantage = self._advantage(self._advantage_hidden(features))
+        if self._quantiles:
+            value = value[..., tf.newaxis]
+            advantage = tf.reshape(advantage, [*value.shape[:-1], self._num_actions])
+            legal = None if legal is None else legal[..., tf.newaxis, :]
+        return masks.mask_illegal(value + advantage - masks.legal_mean(advantage, legal), legal)
+
+    def burn_in(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> TrunkState:
+        """The state after T steps, given the state before them, without gradients and without computing Q."""
+        _, state = self.trunk(prev_action, env_output, state)
+        return tf.nest.map_structure(tf.stop_gradient, state)
 
 
 class Behaviour(NamedTuple):
@@ -75,8 +121,8 @@ class R2D2Agent(ModelAgent):
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         learned = self._after_burn_in(unroll._replace(initial_state=()))
         return r2d2_loss(
-            online_q=self._unrolled_q(self.model, unroll),
-            target_q=self._unrolled_q(self._target.model, unroll),
+            online_q=self._unroll_q(self.model, unroll),
+            target_q=self._unroll_q(self._target.model, unroll),
             action=learned.action,
             env_output=learned.env_output,
             importance_weights=importance_weights,
@@ -100,7 +146,7 @@ class R2D2Agent(ModelAgent):
     def _after_burn_in(self, steps: Any) -> Any:
         return tf.nest.map_structure(lambda field: field[self._config.burn_in :], steps)
 
-    def _unrolled_q(self, network: DuelingQNetwork, unroll: Unroll) -> tf.Tensor:
+    def _unroll_q(self, network: DuelingQNetwork, unroll: Unroll) -> tf.Tensor:
         """The Q-values [T + 1, B, A], or quantiles [T + 1, B, N, A], of the steps after the burn-in."""
         steps, state = (unroll.prev_action, unroll.env_output), unroll.initial_state
         if burn_in := self._config.burn_in:
@@ -108,3 +154,110 @@ class R2D2Agent(ModelAgent):
             state = network.burn_in(prev_action, env_output, state)
         q, _ = network(*self._after_burn_in(steps), state)
         return q
+
+
+def q_of(outputs: tf.Tensor, config: R2D2) -> tf.Tensor:
+    """The Q-values [..., A] in a network's outputs: the mean of the quantiles [..., N, A] if it learns these."""
+    return tf.reduce_mean(outputs, axis=-2) if config.quantiles else outputs
+
+
+def td_errors(
+    q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2, bonus: Any = 0.0
+) -> tf.Tensor:
+    """n-step TD errors, float32 [T, B]; gradients flow only through `q_of_action`.
+
+    Q(x_t, a_t) is paired with the outcome and the state of step t + 1, to which action a_t leads.
+
+    Args:
+      q_of_action: float32 [T + 1, B]: Q(x_t, a_t).
+      bootstrap: float32 [T + 1, B]: the value of x_t to bootstrap from.
+      env_output: `reward`, `done` and `last` [T + 1, B].
+      config: settings of the targets.
+      bonus: float32 [T, B], added to the targets.
+    """
+    r_t, discount_t, last_t = transitions_of(env_output, config)
+    errors = q_learning.n_step_td_errors(
+        q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config), last_t
+    )
+    return tf.where(last_t, 0.0, errors + bonus)
+
+
+def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
+    """The priorities, float32 [B], of sequences with TD errors [T, B]; `env_output` is as in `td_errors`."""
+    last_t = transitions_of(env_output, config).last_t
+    return q_learning.sequence_priorities(errors, last_t, config.max_priority_weight)
+
+
+def r2d2_loss(
+    *,
+    online_q: tf.Tensor,
+    target_q: tf.Tensor,
+    action: tf.Tensor,
+    env_output: EnvOutput,
+    importance_weights: tf.Tensor,
+    config: R2D2,
+) -> LossOutput:
+    """The loss of n-step targets, of double Q-learning or Munchausen, summed over time, weighted and averaged over
+    sequences.
+
+    With quantiles, metrics and priorities are those of their means.
+
+    Args:
+      online_q: float32 [T + 1, B, A], or [T + 1, B, N, A] if the agent learns quantiles: outputs of the online network.
+      target_q: outputs of the target network, as `online_q`; no gradient flows through them.
+      action: int32 [T + 1, B].
+      env_output: `reward`, `done` and `last` [T + 1, B].
+      importance_weights: float32 [B].
+      config: settings of the targets.
+    """
+    q, q_of_target = q_of(online_q, config), q_of(target_q, config)
+    q_of_action = q_learning.q_of_actions(q, action)
+    if config.munchausen:
+        terms = q_learning.munchausen_terms(q_of_target, action, config.munchausen, config.temperature)
+    else:
+        terms = q_learning.double_q_terms(q)
+    bootstrap = q_learning.expected_values(q_of_target, terms.policy) + terms.entropy
+    errors = td_errors(q_of_action, bootstrap, env_output, config, terms.bonus[:-1])
+    losses = 0.5 * tf.square(errors)
+    if config.quantiles:
+        quantiles = q_learning.quantiles_of_actions(online_q, action)
+        policy, entropy = terms.policy[:, :, tf.newaxis], terms.entropy[..., tf.newaxis]
+        bootstrap = q_learning.expected_values(target_q, policy) + entropy
+        losses = quantile_losses(quantiles, bootstrap, env_output, config, terms.bonus[:-1])
+    total = q_learning.sequence_loss(losses, importance_weights)
+    values = _transform(config).inverse(q_of_action[:-1])
+    means = {"q/abs_td_error": tf.reduce_mean(tf.abs(errors)), "q/value": tf.reduce_mean(values)}
+    return LossOutput(
+        {"model": total},
+        metrics={"loss/total": total, **means},
+        maxima={"q/max_value": tf.reduce_max(values)},
+        priorities=priorities_of(errors, env_output, config),
+    )
+
+
+def quantile_losses(
+    quantiles: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2, bonus: tf.Tensor
+) -> tf.Tensor:
+    """The quantile Huber losses of n-step targets, float32 [T, B], zero where no transition follows.
+
+    Args:
+      quantiles: float32 [T + 1, B, N]: quantiles of the returns of the actions taken; the only argument through which
+        gradients flow.
+      bootstrap: float32 [T + 1, B, N]: quantiles of the returns from x_t to bootstrap from.
+      env_output: `reward`, `done` and `last` [T + 1, B].
+      config: settings of the targets.
+      bonus: float32 [T, B], added to the targets.
+    """
+    r_t, discount_t, last_t = transitions_of(env_output, config)
+    transform, shape = _transform(config), tf.shape(bootstrap[1:])
+    # A target is linear in its bootstrap value: each quantile has its own, as if it were another sequence.
+    r_tn, discount_tn, last_tn = (tf.repeat(x, config.quantiles, axis=1) for x in (r_t, discount_t, last_t))
+    v_tn = tf.reshape(transform.inverse(bootstrap[1:]), tf.shape(r_tn))
+    targets = transform.apply(n_step_returns(r_tn, discount_tn, v_tn, config.n_steps, last_tn))
+    targets = tf.reshape(targets, shape) + bonus[..., tf.newaxis]
+    losses = q_learning.quantile_huber_losses(quantiles[:-1], targets)
+    return tf.where(last_t, 0.0, losses)
+
+
+def _transform(config: R2D2) -> ValueTransform:
+    return SIGNED_HYPERBOLIC if config.value_rescaling else IDENTITY

@@ -96,7 +96,7 @@ class Sampler(abc.ABC):
           ValueError: n exceeds the capacity; a slot is inside or repeated; a priority is negative, not finite or too
             large for float32.
         """
-        priorities = _usable(slots, priorities)
+        priorities = _usable_priorities(slots, priorities)
         self._check_new(slots)
         if (inside := self._priorities[slots] > 0).any():
             raise ValueError(f"slot {slots[inside][0]} is already inside")
@@ -124,7 +124,7 @@ class Sampler(abc.ABC):
         Raises:
           ValueError: a slot is not inside; a priority is negative, not finite or too large for float32.
         """
-        priorities = _usable(slots, priorities)
+        priorities = _usable_priorities(slots, priorities)
         if (outside := self._priorities[slots] == 0).any():
             raise ValueError(f"slot {slots[outside][0]} is not inside")
         self._set(slots, priorities)
@@ -155,7 +155,7 @@ class Sampler(abc.ABC):
         if set(state) != expected:
             raise ValueError(f"the state of a replay has {sorted(expected)}, not {sorted(state)}")
         slots = np.asarray(state["slots"], np.int32)
-        priorities = _usable(slots, state["priorities"])
+        priorities = _usable_priorities(slots, state["priorities"])
         self._check_new(slots)
         generator = json_object(np.asarray(state["generator"], np.uint8).tobytes())
         before = self.slots
@@ -179,7 +179,7 @@ class Sampler(abc.ABC):
             raise ValueError("a slot is given twice")
 
 
-def _usable(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
+def _usable_priorities(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
     """The priorities of some slots, checked and raised to the floor: float64 [n]."""
     priorities = np.asarray(priorities, np.float64)
     if slots.shape != priorities.shape:

@@ -42,7 +42,7 @@ class _Recurrent(keras.layers.Layer):
         self.recurrent_kernel = add((self.units, columns), "orthogonal", name="recurrent_kernel")
         self.bias = add((columns,), self.bias_initializer, name="bias")
 
-    def _projected(self, inputs: Any, done: Any, state: Mapping[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _project(self, inputs: Any, done: Any, state: Mapping[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """x_t W + b float32 [T, B, gU], 0 where the state is zeroed else 1 [T, B, 1], and R in the compute dtype."""
         checks.check_rank("inputs", inputs, 3)
         checks.check_shape("done", done, checks.static_shape(inputs)[:2])
@@ -82,7 +82,7 @@ class ResetLSTM(_Recurrent):
         Returns:
           The outputs [T, B, U], in the compute dtype, and the state after step T - 1.
         """
-        projected, keep, recurrent_kernel = self._projected(inputs, done, {"state.h": state.h, "state.c": state.c})
+        projected, keep, recurrent_kernel = self._project(inputs, done, {"state.h": state.h, "state.c": state.c})
         outputs, cells = _unroll(projected, keep, recurrent_kernel, state.h, state.c)
         return tf.cast(outputs, self.compute_dtype), LSTMState(h=outputs[-1], c=cells[-1])
 
@@ -111,7 +111,7 @@ class ResetGRU(_Recurrent):
 
     def call(self, inputs: Any, done: Any, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Unroll over T steps; arguments and results are those of `ResetLSTM.call`."""
-        projected, keep, recurrent_kernel = self._projected(inputs, done, {"state": state})
+        projected, keep, recurrent_kernel = self._project(inputs, done, {"state": state})
         gated = 2 * self.units
 
         def step(h: tf.Tensor, now: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:

@@ -61,7 +61,7 @@ class Trunk(keras.layers.Layer):
             for n, (name, spec) in enumerate(self._tensors)
             if config.observation_norm and spec.kind not in ("planes", "words")
         }
-        self._standardised = tf.function(self._standardise, **_FUSED)
+        self._standardise_frames = tf.function(self._standardise, **_FUSED)
         self._fusion = None if config.fusion == "concat" else _make_layer(config, "fusion", "fusion")
         self._core = _build_core(config)
         self._core_norm: Any = None
@@ -130,7 +130,7 @@ class Trunk(keras.layers.Layer):
     def _torso_input(self, name: str, spec: ArraySpec, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
         """Return a tensor as its torso takes it: standardised, unpacked, or with the scale of an image."""
         if name in self._moments:
-            standardise = self._standardised if spec.kind == "frame" else self._standardise
+            standardise = self._standardise_frames if spec.kind == "frame" else self._standardise
             return standardise(name, tensor, present)
         if spec.kind == "planes":
             return unpack_planes(tensor)
@@ -196,7 +196,7 @@ class TrunkModel(keras.Model, abc.ABC):
 
         Args:
           features: [T, B, F].
-          legal: bool [T, B, N], for `rl.masks.masked` to rule out illegal actions; omitted without action masks.
+          legal: bool [T, B, N], for `rl.masks.mask_illegal` to rule out illegal actions; omitted without action masks.
         """
 
 

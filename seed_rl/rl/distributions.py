@@ -104,13 +104,13 @@ class Joint(ActionDistribution):
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         seeds = randomness.split(seed, len(self._parts))
-        return self._joined([own.sample(x, s) for own, x, s in self._zip(self._split(parameters), seeds)])
+        return self._join([own.sample(x, s) for own, x, s in self._zip(self._split(parameters), seeds)])
 
     def mode(self, parameters: Any) -> tf.Tensor:
-        return self._joined([own.mode(x) for own, x in self._zip(self._split(parameters))])
+        return self._join([own.mode(x) for own, x in self._zip(self._split(parameters))])
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
-        parts = self._zip(self._split(parameters), self._unjoined(actions))
+        parts = self._zip(self._split(parameters), self._unjoin(actions))
         return tf.add_n([own.log_prob(x, action) for own, x, action in parts])
 
     def entropy(self, parameters: Any) -> tf.Tensor:
@@ -122,7 +122,7 @@ class Joint(ActionDistribution):
         return tf.add_n([own.max_entropy(x) for own, x in self._zip(self._split(parameters))])
 
     def features(self, actions: Any) -> tf.Tensor:
-        return tf.concat([own.features(action) for own, action in self._zip(self._unjoined(actions))], axis=-1)
+        return tf.concat([own.features(action) for own, action in self._zip(self._unjoin(actions))], axis=-1)
 
     def _zip(self, *parts: Sequence[tf.Tensor]) -> Any:
         return zip(self._parts, *parts, strict=True)
@@ -131,11 +131,11 @@ class Joint(ActionDistribution):
         checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
         return tf.split(parameters, [own.num_parameters for own in self._parts], axis=-1)
 
-    def _joined(self, parts: list[tf.Tensor]) -> tf.Tensor:
+    def _join(self, parts: list[tf.Tensor]) -> tf.Tensor:
         choices = tf.stack(parts[: self._num_choices], axis=-1)
         return choices if self._numbers is None else tf.concat([tf.cast(choices, tf.float32), parts[-1]], axis=-1)
 
-    def _unjoined(self, actions: Any) -> list[tf.Tensor]:
+    def _unjoin(self, actions: Any) -> list[tf.Tensor]:
         sizes = [self._num_choices, self.num_deviations]
         checks.check_shape("actions", actions, [*checks.static_shape(actions)[:-1], sum(sizes)])
         choices, numbers = tf.split(actions, sizes, axis=-1)

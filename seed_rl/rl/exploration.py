@@ -27,7 +27,7 @@ def epsilon_greedy(q: Any, epsilon: Any, seed: Any, masked: bool = False) -> tf.
       q: float [B, A]: the action values.
       epsilon: float [B]: the probability of a uniformly random legal action, which may happen to be the greedy one.
       seed: int32 [2]: the only source of randomness; the same seed gives the same actions with and without XLA.
-      masked: whether `q` is the result of `masks.masked`, so that there may be illegal actions.
+      masked: whether `q` is the result of `masks.mask_illegal`, so that there may be illegal actions.
 
     Raises:
       ValueError: an argument has the wrong shape, or A is zero or unknown.
@@ -43,7 +43,7 @@ def epsilon_greedy(q: Any, epsilon: Any, seed: Any, masked: bool = False) -> tf.
     whether_seed, which_seed = randomness.split(seed, 2)
     explores = randomness.uniform(tf.shape(epsilon), whether_seed) < epsilon
     if masked:
-        drawn = masks.masked(randomness.uniform(tf.shape(q), which_seed), masks.is_legal(q))
+        drawn = masks.mask_illegal(randomness.uniform(tf.shape(q), which_seed), masks.is_legal(q))
         any_action = tf.argmax(drawn, axis=-1, output_type=tf.int32)
     else:
         any_action = randomness.integers(tf.shape(epsilon), which_seed, shape[1])

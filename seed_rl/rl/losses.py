@@ -31,7 +31,7 @@ def mean(x: Any, weights: Any) -> tf.Tensor:
     return tf.math.divide_no_nan(tf.reduce_sum(weights * x), tf.reduce_sum(weights))
 
 
-def standardised(x: Any, weights: Any) -> tf.Tensor:
+def standardise(x: Any, weights: Any) -> tf.Tensor:
     """`x` standardised to a weighted mean of 0 and deviation of 1, zero where the weight is; float32. See `mean`."""
     deviations = weights * (tf.cast(x, tf.float32) - mean(x, weights))
     rounding = 1e-6 * mean(tf.abs(x), weights)

@@ -30,7 +30,7 @@ def legal_actions(packed: Any, choices: Sequence[int]) -> tf.Tensor:
     return tf.concat([part | ~tf.reduce_any(part, axis=-1, keepdims=True) for part in parts], axis=-1)
 
 
-def masked(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
+def mask_illegal(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
     """Scores, float [..., N], with `ILLEGAL` and no gradient where `legal` is False; None: all actions are legal.
 
     Further parameters behind the scores, [..., P] in all, stay as they are.
@@ -43,7 +43,7 @@ def masked(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
 
 
 def legal_mean(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
-    """The mean score of the legal actions, float [..., 1]; see `masked`."""
+    """The mean score of the legal actions, float [..., 1]; see `mask_illegal`."""
     if legal is None:
         return tf.reduce_mean(scores, axis=-1, keepdims=True)
     count = tf.reduce_sum(tf.cast(legal, scores.dtype), axis=-1, keepdims=True)
@@ -51,5 +51,5 @@ def legal_mean(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
 
 
 def is_legal(scores: tf.Tensor) -> tf.Tensor:
-    """Whether each action is legal, bool [..., N], given `masked` scores."""
+    """Whether each action is legal, bool [..., N], given scores from `mask_illegal`."""
     return scores > 0.5 * ILLEGAL

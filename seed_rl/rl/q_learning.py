@@ -70,7 +70,7 @@ def munchausen_terms(target_q: Any, actions: Any, alpha: float, temperature: flo
         bonus = alpha clip(tau log policy(action), -1, 0)
 
     Args:
-      target_q: float [T, B, A]: Q of the target network, `masked` if some actions are illegal.
+      target_q: float [T, B, A]: Q of the target network, with `ILLEGAL` if some actions are illegal.
       actions: integer [T, B]: the actions taken.
       alpha: the bonus's factor, in [0, 1].
       temperature: tau, in units of rewards.

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.sac import SAC
-from seed_rl.agents.sac.loss import sac_loss
+from seed_rl.agents.sac.agent import sac_loss
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.specs import ContinuousSpec, EnvSpec

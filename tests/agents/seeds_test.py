@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.config import seeded
+from seed_rl.agents.config import seeding
 from seed_rl.agents.ppo import PPO
 from seed_rl.agents.pqn import PQN
 from seed_rl.agents.r2d2 import R2D2
@@ -98,7 +98,7 @@ def test_of_two_threads_one_waits_for_the_other():
     before = random.getstate()
 
     def draws(seed):
-        with seeded(seed):
+        with seeding(seed):
             return [random.random() for _ in range(20_000)]
 
     alone = [draws(seed) for seed in range(4)]

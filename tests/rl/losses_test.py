@@ -21,14 +21,14 @@ def test_clipped_ratio_loss():
     assert not np.any(gradient(lambda x: losses.clipped_ratio_loss(log_ratios, x, 0.2), advantages))
 
 
-def test_standardised():
+def test_standardise():
     rng = np.random.default_rng(0)
     x = 5 + 3 * rng.standard_normal((T, B))
     counted = rng.random((T, B)) < 0.5
     expected = np.where(counted, (x - x[counted].mean()) / x[counted].std(), 0)
-    np.testing.assert_allclose(losses.standardised(x, counted), expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(losses.standardised(1e-9 * x, counted), expected, rtol=1e-4, atol=1e-5)
-    assert np.abs(losses.standardised(tf.fill([T, B], 0.1), tf.ones([T, B]))).max() < 0.2, "equal, and not blown up"
+    np.testing.assert_allclose(losses.standardise(x, counted), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(losses.standardise(1e-9 * x, counted), expected, rtol=1e-4, atol=1e-5)
+    assert np.abs(losses.standardise(tf.fill([T, B], 0.1), tf.ones([T, B]))).max() < 0.2, "equal, and not blown up"
 
 
 def test_values_move_towards_their_targets_and_no_target_moves():

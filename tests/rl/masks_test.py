@@ -28,7 +28,7 @@ def test_bits_become_legal_actions_and_a_choice_without_any_has_all():
 
 
 def test_a_masked_distribution_is_that_of_the_legal_actions_alone():
-    scores, full = masks.masked(SCORES, LEGAL).numpy(), Categorical(5)
+    scores, full = masks.mask_illegal(SCORES, LEGAL).numpy(), Categorical(5)
     for row, legal in zip(scores, LEGAL, strict=True):
         few, kept = Categorical(int(legal.sum())), row[legal]
         log_probs = full.log_prob(np.tile(row, (5, 1)), np.arange(5)).numpy()
@@ -46,16 +46,16 @@ def test_a_masked_distribution_is_that_of_the_legal_actions_alone():
 
 
 def test_illegal_actions_get_no_gradient_and_change_no_mean():
-    outside = gradient(lambda x: tf.reduce_sum(tf.where(LEGAL, masks.masked(x, LEGAL), 0.0) ** 2), SCORES)
+    outside = gradient(lambda x: tf.reduce_sum(tf.where(LEGAL, masks.mask_illegal(x, LEGAL), 0.0) ** 2), SCORES)
     np.testing.assert_allclose(outside, np.where(LEGAL, 2 * SCORES, 0), rtol=1e-6)
     means = [row[legal].mean() for row, legal in zip(SCORES, LEGAL, strict=True)]
     np.testing.assert_allclose(masks.legal_mean(tf.constant(SCORES), tf.constant(LEGAL))[:, 0], means, rtol=1e-6)
-    np.testing.assert_array_equal(masks.is_legal(masks.masked(SCORES, LEGAL)), LEGAL)
+    np.testing.assert_array_equal(masks.is_legal(masks.mask_illegal(SCORES, LEGAL)), LEGAL)
 
 
 def test_exploration_draws_the_legal_actions_equally_often():
     count = 60_000
-    scores = tf.tile(masks.masked(SCORES, LEGAL), [count, 1])
+    scores = tf.tile(masks.mask_illegal(SCORES, LEGAL), [count, 1])
     actions = np.reshape(epsilon_greedy(scores, tf.ones([3 * count]), tf.constant([1, 2]), masked=True), (count, 3))
     shares = np.stack([np.bincount(own, minlength=5) for own in actions.T]) / count
     np.testing.assert_allclose(shares, LEGAL / LEGAL.sum(axis=1, keepdims=True), atol=0.01)
