@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from seed_rl.cli import flags
 from seed_rl.cli.command import check_outputs, command
 from seed_rl.envs import elsewhere, registry
-from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.show import show_observations
 from seed_rl.errors import UsageError
 from seed_rl.experiment import config_files, gin_text
@@ -76,10 +75,7 @@ def _check(ids: Sequence[str], values: flags.FlagValues) -> int:
             raise UsageError(f"--options is only for Gymnasium environments; {name} is a suite")
         options_of_id = {"id": name, "options": values.options}
         description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
-        try:
-            found[name] = config_files.changed(registry.from_description(description), values.gin_param)
-        except CannotBuild as error:
-            raise UsageError(str(error)) from error
+        found[name] = config_files.changed(registry.from_description(description), values.gin_param)
     for name, config in found.items():
         print("\n  ".join([f"{name}: ok", *elsewhere.findings(config)]))
         if values.show:
