@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import pathlib
 import re
@@ -57,51 +56,6 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
     assert {pathlib.PurePath(name).suffix for name in sources} >= {".py", ".gin", ".proto", ".pyi"}
     assert sorted(name for name in wheel.namelist() if "dist-info" not in name) == sorted(sources)
     assert wheel.read("seed_rl/agents/__init__.py") == (ROOT / "agents/__init__.py").read_bytes()
-
-
-def test_entry_points_name_modules_of_the_wheel(wheel, metadata):
-    entries = configparser.ConfigParser()
-    entries.read_string(metadata("entry_points.txt"))
-    assert entries["console_scripts"]["seed_rl"] == "seed_rl.__main__:main"
-    assert {"atari", "catch", "football"} <= set(entries["seed_rl.envs"])
-    for entry in entries["seed_rl.envs"].values():
-        path = entry.partition(":")[0].replace(".", "/")
-        assert {f"{path}.py", f"{path}/__init__.py"} & set(wheel.namelist()), entry
-
-
-def test_the_version_names_the_commit_of_a_clone_and_of_what_is_built_from_it(tmp_path):
-    clone, built = tmp_path / "clone", tmp_path / "built"
-    for place in (clone, built):
-        (place / "seed_rl").mkdir(parents=True)
-        shutil.copy(ROOT / "seed_rl/__init__.py", place / "seed_rl")
-    author = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
-    for words in (("init", "--quiet"), ("add", "."), (*author, "commit", "--quiet", "--message=first")):
-        subprocess.run(["git", *words], cwd=clone, check=True)
-    program = "import seed_rl; print(seed_rl.__version__)"
-    version = run("-c", program, cwd=clone).strip()
-    assert re.fullmatch(rf"{RELEASE}\+g[0-9a-f]{{9}}", version)
-    (clone / "seed_rl/__init__.py").write_text((ROOT / "seed_rl/__init__.py").read_text() + "\n")
-    assert run("-c", program, cwd=clone).strip() == f"{version}.changed"
-
-    assert run("-c", program, cwd=built).strip() == RELEASE
-    recorded = built / "seed_rl_actor-7.dist-info"
-    recorded.mkdir()
-    (recorded / "METADATA").write_text(f"Name: seed_rl-actor\nVersion: {version}\n")
-    assert run("-c", program, cwd=built).strip() == version
-
-
-def test_a_clone_named_seed_rl_in_the_working_directory_hides_neither_the_package_nor_an_own_one(tmp_path):
-    clone, site = tmp_path / "seed_rl", tmp_path / "site"
-    copy_source(clone, "tests")
-    run("-c", f"from setuptools import build_meta; build_meta.build_editable({str(site)!r})", cwd=clone)
-    (wheel,) = site.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(site)
-    (tmp_path / "envs").mkdir()  # without an __init__.py, as many have it
-    (tmp_path / "envs/own.py").touch()
-    program = (
-        f"import site; site.addsitedir({str(site)!r}); import envs.own, seed_rl.agents; print(seed_rl.__version__)"
-    )
-    assert run("-ES", "-c", program, cwd=tmp_path).strip() == RELEASE
 
 
 @pytest.mark.parametrize("package", ["agents", "envs"])

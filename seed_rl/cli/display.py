@@ -11,11 +11,9 @@ from typing import Self, TextIO
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.control import Control
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
-from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
@@ -28,17 +26,14 @@ from seed_rl.reporting.text import duration, short
 _CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
 """Metrics drawn as curves, by label."""
 _TICKS = "▁▂▃▄▅▆▇█"
-_ASCII_TICKS = "_.-~=+*#"
 _MAX_CURVE = 48  # characters
 _BESIDE_CURVE = 26  # characters taken by border, label and value
 _LOSSES = 4  # loss terms shown next to the total
-_VARIES_AFTER = {"learning": ":"}
-"""Separators after which a status has numbers that change with every row."""
 _RATE_SECONDS = 60.0
 """Time over which a rate is measured: those of single rows vary by a half on a machine that is shared."""
 
 
-def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
+def sparkline(values: Sequence[float], width: int) -> str:
     """Draw values as a line of characters, each the mean of an equal share of the finite values."""
     finite = [value for value in values if math.isfinite(value)]
     count = min(width, len(finite))
@@ -46,7 +41,7 @@ def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
         return ""
     means = np.array([share.mean() for share in np.array_split(finite, count)])
     heights = (means - means.min()) / (np.ptp(means) or 1.0)
-    return "".join(ticks[round(height * (len(ticks) - 1))] for height in heights)
+    return "".join(_TICKS[round(height * (len(_TICKS) - 1))] for height in heights)
 
 
 def _plain(number: float) -> str:
@@ -76,7 +71,6 @@ class RunDisplay:
         self._status: dict[str, str] = {}
         self._recent: collections.deque[tuple[float, float]] = collections.deque()  # seconds and frames of rows
         self._printed = {"learning": ""}
-        self._drawn = 0, 0  # width and height of the panel
         self._monitor = LearningMonitor()
         self._updates = False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
@@ -110,17 +104,10 @@ class RunDisplay:
                 curve.append(row[key])
         with contextlib.suppress(OSError):
             if self._live:
-                self._erase_wrapped(self._live.console)
                 self._live.refresh()
             elif not self.quiet:
                 now = time.strftime("%H:%M:%S")
                 print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
-
-    def _erase_wrapped(self, console: Console) -> None:
-        """Erase the lines that the panel has had in addition since a narrower terminal wrapped it."""
-        width, height = self._drawn
-        added = height * (math.ceil(width / console.width) - 1)
-        console.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * added))
 
     def _is_done(self, row: Mapping[str, float]) -> bool:
         return row["env_frames"] >= self._total_frames
@@ -181,7 +168,7 @@ class RunDisplay:
         for name, text in self._status.items() if not self._is_done(row) else ():
             if name == "starting":
                 continue
-            key = text.partition(_VARIES_AFTER[name])[0] if name in _VARIES_AFTER else text
+            key = text.partition(":")[0] if name == "learning" else text  # behind it are numbers of this row
             if key != self._printed.get(name):
                 lines.append(f"{name}: {text or 'problem resolved'}")
             self._printed[name] = key
@@ -212,16 +199,14 @@ class RunDisplay:
         else:
             grid.add_row("starting", "the first metrics appear in a few seconds")
         grid.add_row("stored in", Text(self.logdir))
-        panel = Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
-        self._drawn = options.max_width, len(console.render_lines(panel, options))
-        yield panel
+        yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
 
     def _add_rows(self, grid: Table, options: ConsoleOptions) -> None:
         row = self._row
         room = min(_MAX_CURVE, options.max_width - _BESIDE_CURVE)
         for name, key in _CURVES.items():
             if key in row:
-                curve = sparkline(self._curves[key], room, _ASCII_TICKS if options.ascii_only else _TICKS)
+                curve = "" if options.ascii_only else sparkline(self._curves[key], room)
                 grid.add_row(name, Text(f"{_plain(row[key]):>8}") + Text(f"  {curve}".rstrip(), "cyan"))
         if "loss/total" in row:
             parts = [key for key in row if key.startswith("loss/") and key != "loss/total"][:_LOSSES]

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from seed_rl import __version__
 from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
@@ -68,7 +68,7 @@ def _tensorflow() -> Result:
         return BROKEN, f"{error}; install with scripts/setup_venv.sh runtime"
     from seed_rl.system import devices
 
-    found = ", ".join(_described(tf, device) for device in devices.accelerators())
+    found = ", ".join(device.name.removeprefix("/physical_device:") for device in devices.accelerators())
     text = f"{tf.__version__} on {found or 'the CPU'}"
     if devices.is_without_its_tpu():
         return BROKEN, f"{tf.__version__} is a TPU build but finds no TPU; on a CPU, install tensorflow"
@@ -76,17 +76,6 @@ def _tensorflow() -> Result:
     if not found and shutil.which("nvidia-smi"):
         return OPTIONAL, f"{text}; the NVIDIA GPU was not found: pip install 'tensorflow[and-cuda]'"
     return OK, text
-
-
-def _described(tf: Any, device: Any) -> str:
-    """Describe an accelerator; for a GPU, with the CUDA and cuDNN versions TensorFlow was built for."""
-    name = device.name.removeprefix("/physical_device:")
-    if device.device_type != "GPU":
-        return str(name)
-    details, build = tf.config.experimental.get_device_details(device), tf.sysconfig.get_build_info()
-    capability = ".".join(map(str, details.get("compute_capability", ("unknown",))))
-    versions = f"CUDA {build.get('cuda_version', 'unknown')}, cuDNN {build.get('cudnn_version', 'unknown')}"
-    return f"{name} ({details.get('device_name', 'unknown')}, compute capability {capability}, {versions})"
 
 
 def _machine() -> Result:

@@ -6,7 +6,6 @@ import importlib.util
 import inspect
 import logging
 import os
-import select
 import shutil
 import signal
 import sys
@@ -58,11 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        stdout = select.poll()
-        stdout.register(sys.stdout, 0)
-        if not stdout.poll(0):  # stdout still has a reader, unlike in `| head -1`: another pipe broke
-            raise
+    except BrokenPipeError:  # standard output has lost its reader, as in `| head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # lets the flush at exit succeed
         return 128 + signal.SIGPIPE
     except ModuleNotFoundError as error:

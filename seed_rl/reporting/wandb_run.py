@@ -48,8 +48,7 @@ def check_wandb(logs: Logs) -> None:
 class WandbRun(Sink):
     """A sink that reports to Weights & Biases.
 
-    A separate thread talks to wandb, so that a slow or missing network doesn't delay training. If the server doesn't
-    answer, the run is stored in the log directory as an offline run, which `wandb sync` can upload.
+    A separate thread talks to wandb, so that a slow or missing network doesn't delay training.
 
     A resumed run continues the run whose id is in the log directory. Rows have no wandb step, because steps must
     increase even when a run resumes from a checkpoint: `progress/env_frames` is the horizontal axis.
@@ -87,34 +86,22 @@ class WandbRun(Sink):
         try:
             import wandb
 
-            run = self._init(wandb)
+            run = wandb.init(
+                id=self._id,
+                name=os.path.basename(os.path.abspath(self._logdir)),
+                dir=self._logdir,
+                config=_nested(self._experiment.to_json()),
+                allow_val_change=True,  # a resumed run may change settings of speed and logs
+                settings=_settings(wandb, self._experiment.logs.wandb_project),
+                resume="allow",
+            )
             run.define_metric(tag("env_frames"))
             run.define_metric("*", step_metric=tag("env_frames"))
             while (row := self._rows.get()) is not None:
                 run.log(row | {_FILM: wandb.Video(row[_FILM])} if _FILM in row else row)
             run.finish()
         except Exception as error:  # wandb raises errors of many types
-            _log.error("Weights & Biases failed (%s); training continues without it", error)
-
-    def _init(self, wandb: Any) -> Any:
-        arguments = {
-            "id": self._id,
-            "name": os.path.basename(os.path.abspath(self._logdir)),
-            "dir": self._logdir,
-            "config": _nested(self._experiment.to_json()),
-            "allow_val_change": True,  # a resumed run may change settings of speed and logs
-            "settings": _settings(wandb, self._experiment.logs.wandb_project),
-        }
-        try:
-            return wandb.init(**arguments, resume="allow")
-        except wandb.errors.CommError as error:
-            _log.warning(
-                "Weights & Biases can't be reached (%s); the run is stored in %s for `wandb sync`",
-                str(error).partition("\n")[0],
-                os.path.join(self._logdir, "wandb"),
-            )
-            wandb.teardown()  # otherwise wandb refuses a second run with this id
-            return wandb.init(**arguments, mode="offline")
+            _log.error("Weights & Biases failed (%s); training continues without it", " ".join(str(error).split()))
 
 
 def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import importlib
 import os
+import random
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +40,7 @@ class CannotLoad(UsageError):
 
 
 def load_tensorflow() -> Any:
-    """Import TensorFlow and Keras silently; errors are still raised. The process's environment is as before.
+    """Import TensorFlow and Keras silently; errors are still raised. The process is as before.
 
     Garbage collection is off meanwhile, because it would take a quarter of the time and find hardly any garbage. Where
     JAX is installed, it is hidden from TensorFlow, which would take half as long again to load it for TensorFlow Lite.
@@ -48,34 +49,40 @@ def load_tensorflow() -> Any:
       ModuleNotFoundError: TensorFlow is not installed.
       CannotLoad: the import fails otherwise, Keras was imported before with another backend, or has another float type.
     """
-    before = dict(os.environ)
-    os.environ.update(ENVIRONMENT | before | {"KERAS_BACKEND": "tensorflow"})
-    collects = gc.isenabled()
-    gc.disable()
-    hides = "jax" not in sys.modules
-    if hides:
-        sys.modules["jax"] = None  # type: ignore[assignment]
     try:
-        with _descriptor_to(os.devnull):  # not `sys.stderr`, which new log handlers would keep
+        with _as_it_was(), _descriptor_to(os.devnull):  # not `sys.stderr`, which new log handlers would keep
             tensorflow, keras = map(importlib.import_module, ("tensorflow", "keras"))
     except Exception as error:  # broken dependencies may raise anything
         if getattr(error, "name", None) == "tensorflow":
             raise
         raise CannotLoad(f"TensorFlow can't be loaded: {described(error)}; `seed_rl doctor` examines more") from error
-    finally:
-        if hides:
-            del sys.modules["jax"]
-        for name in (*ENVIRONMENT, "KERAS_BACKEND"):
-            os.environ.pop(name, None)
-            if name in before:
-                os.environ[name] = before[name]
-        if collects:
-            gc.enable()
     if keras.backend.backend() != "tensorflow":
         raise CannotLoad(f"Keras was imported before with backend {keras.backend.backend()}, and needs tensorflow here")
     if keras.config.floatx() != "float32":
         raise CannotLoad(f"Keras is set to {keras.config.floatx()} (~/.keras/keras.json), and needs float32 here")
     return tensorflow
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Lend this process what TensorFlow and Keras are imported with, and undo what that changes."""
+    environment, drawn, collects, hides = dict(os.environ), random.getstate(), gc.isenabled(), "jax" not in sys.modules
+    os.environ.update(ENVIRONMENT | environment | {"KERAS_BACKEND": "tensorflow"})
+    gc.disable()
+    if hides:
+        sys.modules["jax"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hides:
+            del sys.modules["jax"]
+        for name in (*ENVIRONMENT, "KERAS_BACKEND"):
+            os.environ.pop(name, None)
+            if name in environment:
+                os.environ[name] = environment[name]
+        random.setstate(drawn)  # Keras draws a seed
+        if collects:
+            gc.enable()
 
 
 @contextlib.contextmanager

@@ -124,27 +124,6 @@ def test_before_the_first_update_the_display_says_what_happens(monkeypatch):
         assert second.startswith("connected: ")
 
 
-def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_completely(monkeypatch):
-    monkeypatch.delenv("COLUMNS")
-    stream = Terminal()
-    monkeypatch.setattr(os, "get_terminal_size", lambda *unused: os.terminal_size((columns, 24)))
-    columns = 80
-    with RunDisplay(EXPERIMENT, "runs/pong", stream=stream) as progress:
-        progress.show(ROW)
-        lines = stream.getvalue().rpartition("╭")[2].count("\n") + 1
-        before = stream.getvalue()
-        columns = 60
-        progress.show(ROW)
-        assert stream.getvalue().removeprefix(before).count("\x1b[1A") == 2 * lines - 1
-
-
-def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    text = shown(Terminal(), ROW, ROW)
-    assert "\x1b" not in text
-    assert text.count(" 25% 250k frames") == 2
-
-
 def test_a_terminal_shows_the_newest_row_in_a_panel_which_needs_60_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     text = shown(Terminal(), ROW, LATER | {"episode_return": 20.0, "eval/episode_return": 4.0})
@@ -162,16 +141,6 @@ def test_a_terminal_shows_the_newest_row_in_a_panel_which_needs_60_columns(monke
     ):
         assert re.search(part, last), last
     assert max(map(len, last.splitlines())) <= 60
-
-
-def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing():
-    text = shown(Terminal())
-    assert "starting" in text
-    assert text.endswith("\x1b[2K"), "it ends with erasing its lines"
-    for stream in (io.StringIO(), Terminal()):
-        with RunDisplay(EXPERIMENT, "runs/pong", quiet=True, stream=stream) as progress:
-            progress.show(ROW)
-        assert stream.getvalue() == ""
 
 
 def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():

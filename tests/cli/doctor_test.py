@@ -50,19 +50,6 @@ def test_a_lack_is_reported_with_a_remedy(taken):
         assert sentence in text
 
 
-def test_a_gpu_is_named_with_its_versions(monkeypatch):
-    import tensorflow as tf
-
-    gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
-    details = {"device_name": "NVIDIA H200", "compute_capability": (9, 0)}
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [gpu] if kind in (None, "GPU") else [])
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
-    monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: {"cuda_version": "12.5.1", "cudnn_version": "9"})
-    text = f"{tf.__version__} on GPU:0 (NVIDIA H200, compute capability 9.0, CUDA 12.5.1, cuDNN 9); "
-    text += "dtype = 'auto' is mixed_bfloat16: NVIDIA H200 has compute capability 9.0"
-    assert doctor.result(doctor.CHECKS["TensorFlow"]) == (doctor.OK, text)
-
-
 def test_the_disk_is_that_of_the_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert doctor.log_directory()[1].endswith(f"GB free in {tmp_path}")

@@ -17,7 +17,6 @@ import jsonschema
 import pytest
 import yaml
 
-from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
 from tests.support.deadlines import within
 
@@ -40,21 +39,6 @@ def test_the_files_fit_the_schema():
     for document in (compose(), compose("compose.gpu.yaml")):
         document.pop("name", None)  # newer than the schema
         jsonschema.Draft201909Validator(SCHEMA).validate(document)
-
-
-def test_services_have_known_flags_no_rights_and_only_the_secrets_that_they_need(capsys):
-    services = compose(SEED_RL_ACTORS="7", SEED_RL_LEARNER_FLAGS="--gin_param=Atari.game=\\'pong\\'")["services"]
-    for name in ("learner", "actor"):
-        assert main([*command(services[name]), "--help"]) == 0, capsys.readouterr().err
-    assert {"learner", "--num_actors=7", "--gin_param=Atari.game='pong'"} <= set(command(services["learner"]))
-    assert services["actor"]["deploy"]["replicas"] == 7
-    secrets = {name: set(re.findall(r"/run/secrets/(\w+)", json.dumps(service))) for name, service in services.items()}
-    assert secrets["actor"] == {"tls_cert", "token"}
-    for name, service in services.items():
-        assert set(service.get("secrets", [])) == secrets[name]
-        assert "environment" not in service
-        assert (service["user"], service["cap_drop"]) == ("1000:1000", ["ALL"])
-    assert services["tensorboard"]["ports"] == ["127.0.0.1:6006:6006"]
 
 
 @pytest.mark.parametrize(

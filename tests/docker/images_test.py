@@ -9,64 +9,12 @@ import subprocess
 import sys
 
 import psutil
-import pytest
 import yaml
 
 from tests.support.ports import free_addresses
 from tests.support.source import copy_source
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def stages(dockerfile):
-    """Each stage of a Dockerfile: its instructions, preceded by the instructions of the stages it builds on."""
-    text = re.sub(r"^\s*#.*\n", "", (ROOT / dockerfile).read_text(encoding="utf-8"), flags=re.MULTILINE)
-    found = {}
-    for line in filter(None, map(str.strip, text.replace("\\\n", " ").splitlines())):
-        instruction, _, arguments = line.partition(" ")
-        if instruction == "FROM":
-            base, _, name = arguments.partition(" AS ")
-            found[name] = list(found.get(base, []))
-        if found:  # the first stage follows the global arguments
-            found[name].append((instruction, arguments.strip()))
-    return found
-
-
-def arguments(stage, *names):
-    return [arguments for name, arguments in stage if name in names]
-
-
-def test_sources_exist_and_packages_are_pinned():
-    known = {"scratch"}
-    for name, stage in stages("docker/Dockerfile").items():
-        base = arguments(stage, "FROM")[-1].partition(" ")[0]
-        assert base in known or re.search(r":[\w.-]*\d", base)
-        everything = " ".join(arguments for _, arguments in stage)
-        assert set(re.findall(r"(?:--from=|,from=)([\w-]+)", everything)) <= known
-        assert not re.search(r"token|password|\.pem|secret", everything, re.IGNORECASE)
-        known.add(name)
-        for words in map(str.split, arguments(stage, "ADD", "COPY")):
-            flags = [word for word in words if word.startswith("--")]
-            for source in words[len(flags) : -1]:
-                remote = "://" in source and any(re.fullmatch("--checksum=sha256:[0-9a-f]{64}", flag) for flag in flags)
-                assert remote or any(flag.startswith("--from=") for flag in flags) or (ROOT / source).exists(), source
-        for command in re.findall(r"pip install [^&]*", everything):
-            lock = re.search(r"--require-hashes -r (\S+)", command)
-            if "--no-deps" not in command and lock[1] != "/actor.lock":
-                for image in ("actor", "cpu", "gpu", "tpu") if "$IMAGE" in lock[1] else ("",):
-                    assert (ROOT / lock[1].strip('"').replace("$IMAGE", image)).is_file(), command
-
-
-@pytest.mark.parametrize("name", ["image", "football", "dmlab"])
-def test_an_image_has_the_package_and_a_command_for_an_unprivileged_user(name):
-    known = stages("docker/Dockerfile")
-    image = known[name]
-    (environment,) = re.findall(r"--from=([\w-]*venv) /opt/venv /opt/venv", str(image))
-    assert "--from=package /package /" in arguments(known[environment], "COPY") + arguments(image, "COPY")
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", arguments(image, "USER")[-1])
-    assert arguments(image, "ENTRYPOINT")[-1] == '["tini", "--", "seed_rl"]'
-    assert "/usr/local/lib/seed_rl/health.py" in arguments(image, "HEALTHCHECK")[-1]
-    assert "docker/health.py /usr/local/lib/seed_rl/" in arguments(image, "COPY")
 
 
 def test_an_environment_for_actors_is_small_and_plays_in_a_run_that_is_started_as_on_kubernetes(

@@ -128,7 +128,7 @@ def test_every_start_leaves_hyperparameters_and_configuration_readable(tmp_path,
     assert read.Tensors("config.gin")[-1].tensor_proto.string_val == [f"```\n{to_gin(CATCH)}\n```".encode()]
 
 
-def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp_path, caplog):
+def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_is_no_end(tmp_path, caplog):
     def write_rows(*frames):
         for n in frames:
             for sink in sinks:
@@ -139,7 +139,7 @@ def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp
         sinks = sinks_of(CATCH, str(logdir), None)
         write_rows(*range(200))
     failing = ["metrics.jsonl", "events.out.tfevents"]
-    error = "can't be written (File too large): training continues, with retries"
+    error = "can't be written (File too large): training continues, without these rows"
     assert sorted(caplog.messages) == sorted(f"{name} {error}" for name in failing), "once, not for each row"
     caplog.clear()
     full = shutil.copytree(logdir, tmp_path / "full")
@@ -153,8 +153,8 @@ def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp
     for sink in sinks:
         sink.close()
     assert caplog.messages == [f"{name} can be written again" for name in failing]
-    assert [row["env_frames"] for row in metrics.read(str(logdir))] == list(range(210))
-    assert [event.step for event in events(logdir)] == list(range(210))
+    assert [row["env_frames"] for row in metrics.read(str(logdir))] == [*frames, *range(200, 210)]
+    assert [event.step for event in events(logdir)] == [*steps, *range(200, 210)]
     curves, *rest = sorted(os.listdir(logdir))
     assert rest == ["metrics.jsonl"], "nothing of Weights & Biases"
     assert curves.startswith("events.out.tfevents.")

@@ -39,46 +39,21 @@ def write(sink, *frames):
 
 
 @pytest.mark.parametrize("full_at_first", [False, True])
-def test_rows_that_could_not_be_written_follow_later(full_at_first, caplog):
+def test_what_a_full_disk_does_not_take_is_missing_and_the_rest_follows(full_at_first, caplog):
     box = Box(full_at_first)
     sink = RetryingSink("metrics", box.open)
-    write(sink, 1)
-    assert box.calls == ([] if full_at_first else ["open", "write"])
-    box.full = True
-    write(sink, 2, 3)
-    box.full = False
-    write(sink, 4)
-    sink.close()
-    assert box.taken == [(n, float(n)) for n in (1, 2, 3, 4)]
-    assert box.calls == ["open", *["write"] * 4, "close"]
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("ERROR", "metrics can't be written (No space left on device): training continues, with retries"),
-        ("WARNING", "metrics can be written again"),
-    ]
-
-
-def test_a_film_that_was_removed_meanwhile_does_not_keep_rows_back(tmp_path):
-    box, paths = Box(), [tmp_path / "0.mp4", tmp_path / "0.gif"]
-    sink = RetryingSink("metrics", box.open)
-    for path in paths:
-        path.touch()
-    sink.film(*map(str, paths), env_frames=1, wall_time=1.0)
-    box.full = True
-    sink.film(*map(str, paths), env_frames=2, wall_time=2.0)
-    paths[1].unlink()
-    box.full = False
-    write(sink, 3)
-    assert box.taken == [(1, 1.0), (3, 3.0)]
-
-
-def test_missing_rows_are_logged_at_the_end(caplog):
-    box = Box()
-    sink = RetryingSink("metrics", box.open)
+    assert box.calls == ([] if full_at_first else ["open"])
     box.full = True
     write(sink, 1, 2)
+    box.full = False
+    write(sink, 3)
+    sink.film("film.mp4", "film.gif", 4, 4.0)
+    box.full = True
     sink.close()
-    assert "metrics: the last 2 entries could not be written" in caplog.text
-    assert "metrics could not be closed (No space left on device)" in caplog.text
+    assert box.taken == [(3, 3.0), (4, 4.0)]
+    assert box.calls == ["open", "write", "film"]
+    cannot = "metrics can't be written (No space left on device): training continues, without these rows"
+    assert caplog.messages == [cannot, "metrics can be written again", cannot]
 
 
 def test_a_sink_that_was_never_opened_is_not_closed():

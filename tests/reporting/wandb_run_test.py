@@ -144,8 +144,9 @@ def test_only_runs_with_a_project_need_wandb(somebody, monkeypatch):
         wandb_run.check_wandb(Logs(wandb_project="pong"))
 
 
-def test_without_an_answer_of_the_server_the_run_is_kept_offline(somebody, tmp_path, caplog):
+def test_without_an_answer_of_the_server_training_continues(somebody, tmp_path, caplog):
     somebody(WANDB_API_KEY="a" * 40, WANDB_BASE_URL="http://127.0.0.1:9", WANDB_INIT_TIMEOUT="1")
     report(tmp_path, 10)
-    assert caplog.text.count("Weights & Biases can't be reached") == 1
-    assert stored(tmp_path)[-1][-1] == [{"progress/env_frames": 10, "loss/total": 0.5}]
+    (message,) = [record.getMessage() for record in caplog.records if record.name.startswith("seed_rl")]
+    assert message.startswith("Weights & Biases failed (")
+    assert message.endswith("; training continues without it")
