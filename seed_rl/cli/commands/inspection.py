@@ -75,7 +75,7 @@ def _check(ids: Sequence[str], values: flags.FlagValues) -> int:
             raise UsageError(f"--options is only for Gymnasium environments; {name} is a suite")
         options_of_id = {"id": name, "options": values.options}
         description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
-        found[name] = config_files.changed(registry.from_description(description), values.gin_param)
+        found[name] = config_files.change(registry.from_description(description), values.gin_param)
     for name, config in found.items():
         print("\n  ".join([f"{name}: ok", *elsewhere.findings(config)]))
         if values.show:
