@@ -92,7 +92,7 @@ def without_gone(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
             found |= {f"{group}{dot}{new}": value for new, value in _today(setting, value, place).items()}
             left_out.append(setting)
     if left_out:
-        _say(place, ", ".join(left_out))
+        _say(", ".join(left_out))
     return found
 
 
@@ -112,7 +112,7 @@ def without_gone_in_text(text: str, place: str) -> str:
             text, end = text[: match.start()] + today + text[end:], match.start() + len(today)
             left_out.append(setting)
     if left_out:
-        _say(place, ", ".join(left_out))
+        _say(", ".join(left_out))
     return text
 
 
@@ -134,6 +134,6 @@ def _value_at(text: str, begin: int) -> tuple[Any, int]:
 
 
 @functools.cache
-def _say(place: str, settings: str) -> None:
-    """Log once per place what is left out: a command may read a configuration several times."""
-    _log.info("%s has settings of an earlier version, which are left out or renamed: %s", place, settings)
+def _say(settings: str) -> None:
+    """Log once what is left out: a command may read a configuration several times."""
+    _log.info("settings of an earlier version are left out or renamed: %s", settings)
