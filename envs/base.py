@@ -31,11 +31,11 @@ class EnvironmentFailed(Failure):
     """An environment raised an error, or its process died; the message names the environment and the cause."""
 
 
-def failure(subject: str, error: BaseException) -> CannotBuild | EnvironmentFailed:
+def failure(
+    subject: str, error: BaseException, kind: type[CannotBuild | EnvironmentFailed] = EnvironmentFailed
+) -> CannotBuild | EnvironmentFailed:
     """Turn an environment's error into one line that begins with a subject like "Pong-v5 failed in step"."""
-    if isinstance(error, CannotBuild | EnvironmentFailed):
-        return error
-    return EnvironmentFailed(f"{subject}: {described(error)}")
+    return error if isinstance(error, CannotBuild | EnvironmentFailed) else kind(f"{subject}: {described(error)}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -197,8 +197,8 @@ def serve(descriptor: int) -> None:
             except EOFError:
                 return
             except (Exception, SystemExit) as error:  # an environment may raise anything
-                kind = CannotBuild if what == "make" or isinstance(error, CannotBuild) else EnvironmentFailed
-                answer = kind(str(base.failure(f"an environment failed in {what}", error)))
+                kind = CannotBuild if what == "make" else EnvironmentFailed
+                answer = base.failure(f"an environment failed in {what}", error, kind)
             pipe.send(answer)
 
 

@@ -121,7 +121,7 @@ class _Zoo(Game):
 
     def reset(self, seed: int) -> Sequence[Any]:
         self._terminated: set[str] = set()
-        return self._observed(self.env.reset(seed=seed)[0], self.env.agents)
+        return self._observations(self.env.reset(seed=seed)[0], self.env.agents)
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any]:
         taken = {agent: actions[seat] for seat, agent in enumerate(self._agents) if agent in self.env.agents}
@@ -132,9 +132,9 @@ class _Zoo(Game):
             self._terminated |= taken.keys() - set(alive)
         terminated = np.array([agent in self._terminated for agent in self._agents])
         reward = [float(rewards.get(agent, 0.0)) for agent in self._agents]
-        return self._observed(observations, alive), reward, terminated & (not alive), ~terminated & (not alive)
+        return self._observations(observations, alive), reward, terminated & (not alive), ~terminated & (not alive)
 
-    def _observed(self, observations: Any, alive: Sequence[str]) -> Sequence[Any]:
+    def _observations(self, observations: Any, alive: Sequence[str]) -> Sequence[Any]:
         """The players' observations; `alive` are the agents that go on, none at the end of the game."""
         found = []
         for agent, role in zip(self._agents, self._roles, strict=True):

@@ -158,9 +158,8 @@ class Actor:
         try:
             return call(*arguments)
         except (Exception, SystemExit) as error:
-            failed = base.failure(f"an environment of suite {self._suite!r} failed in {what}", error)
-            if what == "make" and failed is not error:  # the learner could build one, so trying again is no use
-                failed = registry.CannotBuild(str(failed))
+            kind = base.CannotBuild if what == "make" else base.EnvironmentFailed  # building again is no use
+            failed = base.failure(f"an environment of suite {self._suite!r} failed in {what}", error, kind)
             _log.error("%s", failed, exc_info=error)
             if failed is error:
                 raise

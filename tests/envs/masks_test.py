@@ -5,12 +5,15 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, legal_actions, random_actions
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.vector.steps import Steps
+from seed_rl.envs.vector.wrappers import make_sendable
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec
+from tests.support.registered_envs import Masked
 
 ID = "tests.support.registered_envs:Masked-v0"
 
@@ -28,9 +31,10 @@ def test_the_mask_in_an_observation_is_packed(levers):
     check_suite(config, steps=20)  # an illegal action fails
 
 
-def test_an_episode_may_end_without_a_legal_action(make):
-    config = masked()
-    steps, spec, rng, last = Steps(make(config, 8), shows_last=True), config.spec(), np.random.default_rng(0), 0
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_an_episode_may_end_without_a_legal_action(mode):
+    spec, rng, last = masked().spec(), np.random.default_rng(0), 0
+    steps = Steps(make_sendable(SyncVectorEnv([Masked] * 8, autoreset_mode=mode), "masked"), shows_last=True)
     output = steps.reset(seed=1)
     for _ in range(60):
         legal = legal_actions(spec, output.observation)

@@ -124,3 +124,7 @@ def test_repetitions_keep_truncations_that_are_reported_a_step_late():
         [(7, 0, 1, 1, 1), (0, 0, 1, 0, 2), (0, 1, 0, 1, 1)],
     ]
     assert numbers == [[(0, "steps", 1.0)], [], [(0, "steps", 1.0), (1, "steps", 2.0), (2, "steps", 2.0)]]
+    ended_in_the_last = Steps(RepeatedActions(walks(KEY["at"], AutoresetMode.NEXT_STEP), repeats=2, idle=0))
+    for _ in range(2):  # a reset forgets the two ends
+        ended_in_the_last.reset(seed=1)
+        assert ended_in_the_last.step(np.array([1, 2, 3])).done.tolist() == [True, False, False]
