@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from seed_rl.agents.actor_critic.agent import Behaviour
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.agent import priorities_of, r2d2_loss, td_errors
+from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.buffers.samplers import PrioritizedSampler
 from seed_rl.experiment.optimizer import Optimizer
@@ -136,7 +136,7 @@ def of_exploration_and_replay() -> Pairs:
         # Points in the middle of the drawn slots' shares.
         shares = case["priorities"].astype(np.float64) ** 0.9
         points = ((np.cumsum(shares) - shares / 2) / np.sum(shares))[drawn]
-        sampler._generator = SimpleNamespace(random=lambda count, points=points: points[:count])
+        sampler.generator = SimpleNamespace(random=lambda count, points=points: points[:count])
         sample = sampler.sample(len(drawn))
         np.testing.assert_array_equal(sample.slots, drawn)
         yield "R2D2: importance weights", sample.weights, case["weights"]
