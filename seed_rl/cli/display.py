@@ -136,27 +136,26 @@ class RunDisplay:
             f"after {missing:,.0f} more" if missing > 0 else "as soon as its unrolls are complete"
         )
 
-    def _rate(self, row: Mapping[str, float]) -> float:
-        """Return the frames/s of the last minute, 0 until a second row with updates: the first has compiled them."""
-        began, before = self._recent[0] if self._recent else (row["seconds"], 0.0)
-        seconds = row["seconds"] - began
-        return (row["env_frames"] - before) / seconds if seconds > 0 else 0.0
-
     def _progress(self) -> tuple[str, str, str, str]:
-        """Format the share of frames done, their number, frames/s, and the remaining or total time."""
+        """Format the share of frames done, their number, frames/s, and the remaining or total time.
+
+        What remains follows from the last minute, and is unknown until a second row with updates: the first has
+        compiled them.
+        """
         frames, rate, seconds = (self._row[name] for name in ("env_frames", "frames_per_second", "seconds"))
         share = f"{min(100, math.floor(100 * frames / self._total_frames))}%"  # rounded down: 100 % means done
         if self._is_done(self._row):
             return share, short(frames), short(frames / seconds), f"done in {duration(seconds)}"
-        recent = self._rate(self._row)
-        left = f"{duration((self._total_frames - frames) / recent)} left" if recent > 0 else ""
+        began, before = self._recent[0] if self._recent else (seconds, frames)
+        grown = frames - before
+        left = f"{duration((self._total_frames - frames) * (seconds - began) / grown)} left" if grown > 0 else ""
         return share, short(frames), short(rate), left
 
     def _lines(self) -> list[str]:
         """Format the row in under 70 columns, plus a line for each status that has changed."""
         row, (share, frames, rate, end) = self._row, self._progress()
         parts = [f"{share:>4} {frames} frames", f"{rate}/s"]
-        if start := self._status.get("starting"):
+        if start := self._status.pop("starting", ""):
             parts, end = [f"{share:>4} {start}"], ""
         elif "episode_return" in row:
             parts.append(f"return {_plain(row['episode_return'])}")
@@ -166,8 +165,6 @@ class RunDisplay:
             parts.append(f"eval {_plain(row['eval/episode_return'])}")
         lines = [", ".join(filter(None, [*parts, end]))]
         for name, text in self._status.items() if not self._is_done(row) else ():
-            if name == "starting":
-                continue
             key = text.partition(":")[0] if name == "learning" else text  # behind it are numbers of this row
             if key != self._printed.get(name):
                 lines.append(f"{name}: {text or 'problem resolved'}")
@@ -179,35 +176,25 @@ class RunDisplay:
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
         content: list[RenderableType] = [grid]
-        if self._row:
+        row = self._row
+        if row:
             share, frames, rate, end = self._progress()
             bar = Table.grid(expand=True, padding=(0, 1))
             bar.add_column(ratio=1)
             bar.add_column(no_wrap=True)
-            bar.add_row(
-                ProgressBar(total=self._total_frames, completed=min(self._row["env_frames"], self._total_frames)),
-                f"{share}  {frames} of {short(self._total_frames)} frames",
-            )
+            done = ProgressBar(total=self._total_frames, completed=min(row["env_frames"], self._total_frames))
+            bar.add_row(done, f"{share}  {frames} of {short(self._total_frames)} frames")
             content.insert(0, bar)
-            if self._is_done(self._row):
-                speed = [f"{rate} frames/s on average", end]
-            else:
-                speed = [f"{rate} frames/s", f"{duration(self._row['seconds'])} so far", end]
+            so_far = " on average" if self._is_done(row) else f", {duration(row['seconds'])} so far"
             if "starting" not in self._status:
-                grid.add_row("speed", ", ".join(filter(None, speed)))
-            self._add_rows(grid, options)
+                grid.add_row("speed", ", ".join(filter(None, [f"{rate} frames/s{so_far}", end])))
         else:
             grid.add_row("starting", "the first metrics appear in a few seconds")
-        grid.add_row("stored in", Text(self.logdir))
-        yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
-
-    def _add_rows(self, grid: Table, options: ConsoleOptions) -> None:
-        row = self._row
-        room = min(_MAX_CURVE, options.max_width - _BESIDE_CURVE)
         for name, key in _CURVES.items():
             if key in row:
-                curve = "" if options.ascii_only else sparkline(self._curves[key], room)
-                grid.add_row(name, Text(f"{_plain(row[key]):>8}") + Text(f"  {curve}".rstrip(), "cyan"))
+                room = 0 if options.ascii_only else min(_MAX_CURVE, options.max_width - _BESIDE_CURVE)
+                curve = f"  {sparkline(self._curves[key], room)}".rstrip()
+                grid.add_row(name, Text(f"{_plain(row[key]):>8}") + Text(curve, "cyan"))
         if "loss/total" in row:
             parts = [key for key in row if key.startswith("loss/") and key != "loss/total"][:_LOSSES]
             texts = [f"{row['loss/total']:.3g}", *(f"{key.removeprefix('loss/')} {row[key]:.2g}" for key in parts)]
@@ -215,3 +202,5 @@ class RunDisplay:
         for name, text in self._status.items():
             if text:
                 grid.add_row(name, Text(text, "yellow" if name in ("bottleneck", "learning") else ""))
+        grid.add_row("stored in", Text(self.logdir))
+        yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")

@@ -30,49 +30,38 @@ def test_every_error_for_users_is_one_of_two_kinds():
     assert {name for name, kind in errors.items() if issubclass(kind, UsageError) == issubclass(kind, Failure)} == set()
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("trian", r"unknown command 'trian'; commands are train, learner, actor, .*\. Did you mean 'train'\?"),
-        ("train --logdri=x", "Unknown command line flag 'logdri'. Did you mean: logdir"),
-        (f"train {CATCH} --max_minutes=-1", "flag --max_minutes=-1: -1.0 is not a non-negative number$"),
-        ("eval --logdir=x --seed=3G", r"flag --seed=3G: 3000000000 is not an integer in the range \[0, 2147483647\]$"),
-        (f"train {CATCH} --agent=ddpg", "flag --agent=ddpg: value should be one of <ppo|pqn|"),
-        (f"train {CATCH} more", r"unexpected argument \(flags begin with --\): no gin file 'more'$"),
-        ("train catch/vtracy", r"begin with --\): no gin file 'catch/vtracy'. Did you mean 'catch/vtrace'\?$"),
-        ("doctor more", r"unexpected argument 'more' \(flags begin with --\)$"),
-        (f"train {CATCH} --logdir={__file__}", "cli_test.py is a file, expected a directory"),
-        ("train", "--gin_file is required: a path, or one of atari/.*, atari/vtrace, "),
-        (
-            "train --logdir=nowhere",
-            "required, because there is no config.json of a run to continue in nowhere$",
-        ),
-        ("train --gin_file=nothing", "no gin file 'nothing'; expected a path or one of atari/.*, catch/vtrace, "),
-        ("configs catch", "expected a gin file, but catch is a directory with catch/r2d2, catch/vtrace$"),
-        ("envs atari xyz", r"no environment suite named 'xyz' is installed here \(known: atari, .*\)$"),
-        ('envs check Nope-v1 catch --options={"a":1}', "--options is only for Gymnasium env.*; catch is a suite"),
-        (f"train --gin_file={sys.executable}", f"{sys.executable} is not a gin file: it is not UTF-8"),
-        (
-            f"train {CATCH} --gin_param=Vtrac.discount=1",
-            r"matching 'Vtrac'; a class.*does\. Did you mean 'VTrace.discount'",
-        ),
-        (f"train {CATCH} --gin_param=VTrace.hiden=1", r"named 'hiden'\. Did you mean 'VTrace.hidden'\?$"),
-        ("configs gym/any --gin_param=Gym.env=Acrobot-v1", r"named 'env'\. Did you mean 'Gym.id'\?$"),
-        (f"train {CATCH} --gin_param=oops", "'oops': Couldn't parse statement"),
-        (f"learner {CATCH} --server_address=0.0.0.0:1", "--tls_cert.*--insecure"),
-        ("actor --server_address=localhost", "localhost"),
-        ("eval", "expected a single policy: --logdir, the log directory of a run"),
-        ("eval --logdir=nowhere", "nowhere is not the log directory of a run: nowhere/config.json is missing"),
-        ("eval --logdir=x --output=nowhere/x", "--output nowhere/x can't be written: there is no directory nowhere"),
-        ("eval --logdir=x --output=/tmp", "--output /tmp can't be written: it is a directory"),
-        ("eval a --logdir=b", "give either log directories, possibly with --checkpoint=best, or --logdir"),
-        ("eval a b --output=c", "--output is for a single run; several runs write evaluation.json into"),
-        ("plot", "expected at least one log directory"),
-        ("plot x --output=curve", "--output files must have an extension, such as .png, .svg or .pdf, got curve"),
-    ],
-)
-def test_a_mistake_gets_one_sentence_and_exit_code_2(line, sentence, refused):
-    refused(line, sentence)
+MISTAKES = {
+    "trian": "trian",
+    "doctor more": "more",
+    "train": "--gin_file",
+    "train --logdir=nowhere": "nowhere",
+    "train --logdri=x": "logdri",
+    f"train {CATCH} more": "more",
+    f"train {CATCH} --max_minutes=-1": "--max_minutes=-1",
+    f"train {CATCH} --agent=ddpg": "--agent=ddpg",
+    f"train {CATCH} --gin_param=VTrace.hiden=1": "VTrace.hidden",
+    f"train {CATCH} --logdir={__file__}": "cli_test.py",
+    f"train --gin_file={sys.executable}": "not UTF-8",
+    f"learner {CATCH} --server_address=0.0.0.0:1": "--insecure",
+    "actor --server_address=localhost": "localhost",
+    "configs catch": "catch/vtrace",
+    "envs xyz": "xyz",
+    'envs check catch --options={"a":1}': "--options",
+    "eval": "--logdir",
+    "eval --logdir=nowhere": "nowhere/config.json",
+    "eval --logdir=x --output=nowhere/x": "nowhere/x",
+    "eval --logdir=x --output=/tmp": "/tmp",
+    "eval a --logdir=b": "--logdir",
+    "eval a b --output=c": "--output",
+    "plot": "log directory",
+    "plot x --output=curve": "curve",
+}
+"""Wrong command lines, and what their sentences name."""
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_gets_one_sentence_and_exit_code_2(line, refused):
+    refused(line, re.escape(MISTAKES[line]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from seed_rl.cli.display import RunDisplay, sparkline
 from seed_rl.experiment import config_files
-from seed_rl.reporting.text import duration, short
+from seed_rl.reporting.text import duration
 
 ROW = {
     "env_frames": 250_000.0,
@@ -168,12 +168,6 @@ def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
     assert sparkline([0.0, float("nan"), 7.0, float("-inf")], 32) == "▁█"
     assert sparkline([0.0] * 50 + [1.0] * 50, 4) == "▁▁██"
     assert sparkline([], 32) == sparkline([1.0], -3) == ""
-
-
-def test_numbers_are_short():
-    assert " ".join(map(short, (0, 999, 999.6, 7512.3, 999_499, 999_600))) == "0 999 1k 7.51k 999k 1M"
-    durations = (-1, 9.4, 59.6, 200, 3900, 86_399, 273_600)
-    assert " ".join(map(duration, durations)) == "0s 9s 1m00s 3m20s 1h05m 23h59m 3d04h"
 
 
 def test_the_time_that_is_left_follows_from_the_last_minute():

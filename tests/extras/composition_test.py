@@ -9,7 +9,9 @@ from seed_rl.experiment import config_files
 from seed_rl.extras.films.during_training import film_every
 from seed_rl.extras.hosts import together
 from seed_rl.extras.hosts.hosts import Hosts
+from seed_rl.extras.ray.gauges import with_gauges
 from seed_rl.extras.repeating.recording import make_repeatable
+from seed_rl.extras.stores.mirror import working_directory
 from seed_rl.runs.assembly import Assembly
 from seed_rl.runs.run import Run
 
@@ -29,6 +31,7 @@ LEAGUE = {"progress": "LeagueProgress", "act_step": "LeagueActStep"}
 RECORDED = {"saver": "OrderedSaver", "membership": "_RecordedLeases"}
 SYNCHRONOUS = {"batcher": "OrderedBatcher"}
 FILMED = {"sinks": "Films, RetryingSink, RetryingSink"}
+GAUGED = {"sinks": "Gauges, RetryingSink, RetryingSink"}
 HOST = {"train_step": "HostStep", "saver": "HostSaver", "source": "HostSource"}
 
 
@@ -69,6 +72,10 @@ def join(run):
     run.changes.append(lambda assembly: together.with_hosts(Alone.hosts, run.experiment, assembly))
 
 
+def gauge(run):
+    run.changes.append(lambda assembly: with_gauges(assembly, run.logdir))
+
+
 def composition(run, directory):
     """The class of each part."""
     with contextlib.ExitStack() as cleanup:
@@ -97,6 +104,7 @@ def composition(run, directory):
         ("catch/vtrace", [join], HOST),
         ("catch/vtrace", [film, join], FILMED | HOST),
         ("catch/vtrace", [film, record], FILMED | RECORDED),
+        ("catch/vtrace", [gauge], GAUGED),
         ("pettingzoo/connect_four", [], LEAGUE),
         ("pettingzoo/connect_four", [film, record], LEAGUE | FILMED | RECORDED),
     ],
@@ -108,3 +116,10 @@ def test_a_neighbour_replaces_its_parts_and_no_other(config, changes, different,
     for change in changes:
         change(run)
     assert composition(run, str(tmp_path)) == PLAIN | different
+
+
+def test_a_run_on_ray_whose_directory_is_in_a_store_has_both(tmp_path):
+    run = Run(config_files.load(["catch/vtrace"]), "memory://bucket/run")
+    gauge(run)
+    assert run.directory.func is working_directory
+    assert composition(run, str(tmp_path)) == PLAIN | GAUGED

@@ -1,6 +1,6 @@
 """Tables of text."""
 
-from seed_rl.reporting.text import columns
+from seed_rl.reporting.text import columns, duration, short
 
 
 def test_numbers_are_right_aligned_under_their_heads_and_texts_are_taken_as_they_are():
@@ -20,3 +20,9 @@ def test_numbers_are_right_aligned_under_their_heads_and_texts_are_taken_as_they
 def test_texts_are_folded_where_a_table_is_too_wide():
     lines = columns(["name", "n"], [["x" * 30, "1"]], width=20).splitlines()
     assert lines == ["name               n", f"{'-' * 17}  -", f"{'x' * 17}  1", "x" * 13]
+
+
+def test_numbers_are_short():
+    assert " ".join(map(short, (0, 999, 999.6, 7512.3, 999_499, 999_600))) == "0 999 1k 7.51k 999k 1M"
+    durations = (-1, 9.4, 59.6, 200, 3900, 86_399, 273_600)
+    assert " ".join(map(duration, durations)) == "0s 9s 1m00s 3m20s 1h05m 23h59m 3d04h"

@@ -27,8 +27,8 @@ from seed_rl.api import (
 from seed_rl.envs import registry
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.registry import register
-from seed_rl.learner.learner import Learner
 from seed_rl.runs.local_actors import local_actors
+from seed_rl.transport.server import ActorServer
 
 
 @register
@@ -60,8 +60,13 @@ STOP.set()
 @pytest.fixture
 def over(monkeypatch):
     """What actors of each learner were told when it closed: whether the run is over."""
-    told, close = [], Learner.close
-    monkeypatch.setattr(Learner, "close", lambda learner, over: (told.append(over), close(learner, over)))
+    told, stop = [], ActorServer.stop
+
+    def tell(server, grace, **over):
+        told.extend(over.values())
+        stop(server, grace, **over)
+
+    monkeypatch.setattr(ActorServer, "stop", tell)
     return told
 
 
