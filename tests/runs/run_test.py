@@ -154,7 +154,7 @@ def test_the_public_interface_loads_tensorflow_for_agents_networks_and_policies_
         *("Evaluation", "Played", "evaluate_run", "play", "NoPolicy", "Policy", "load_policy"),
         *("stack_frames", "RunningMoments", "ResetGRU", "ResetLSTM", "TargetNetwork"),
         *("FrameConv", "Trunk", "TrunkModel"),
-        *("ActionDistribution", "distribution_of", "masked", "lambda_returns", "vtrace"),
+        *("ActionDistribution", "distribution_of", "mask_illegal", "lambda_returns", "vtrace"),
     }
     assert with_tensorflow < set(api.__all__)
     early = [name for name in api.__all__ if name not in with_tensorflow]
