@@ -15,7 +15,7 @@ import psutil
 
 from seed_rl import __version__
 from seed_rl.system.files import complete_or_absent
-from seed_rl.system.machine import described
+from seed_rl.system.machine import cpu_description
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")  # whose versions are part of every report
 COLUMNS = (
@@ -85,7 +85,7 @@ def hardware() -> dict[str, Any]:
     details = [(tf.config.experimental.get_device_details(each), each.name) for each in devices.accelerators()]
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "processor": described(),
+        "processor": cpu_description(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "accelerators": [str(known.get("device_name", name)) for known, name in details],
     }

@@ -24,7 +24,7 @@ from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, Uniform
 from seed_rl.envs.vector.steps import random_play
 from seed_rl.specs import ArraySpec, EnvSpec, choices_of
 from seed_rl.system import children
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -140,7 +140,9 @@ class _Elsewhere(UniformVectorEnv):
                 start_new_session=True,  # Ctrl-C is for this process to handle
             )
         try:
-            with explained(CannotBuild, f"{name} can't be sent to another process", AttributeError, pickle.PickleError):
+            with explaining(
+                CannotBuild, f"{name} can't be sent to another process", AttributeError, pickle.PickleError
+            ):
                 num_envs, *made = self._ask("make", make, *arguments)
         except BaseException:
             self.close_extras()

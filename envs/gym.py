@@ -21,7 +21,7 @@ from seed_rl.envs.vector.workers import WorkersVectorEnv
 from seed_rl.envs.vector.wrappers import make_sendable
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, OneOf, Within
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 
 @gin.configurable
@@ -117,7 +117,7 @@ class Gym(EnvConfig):
         ids = [f"environment {n} of {num_envs} of {self.id}" for n in range(num_envs)] if num_envs > 1 else [self.id]
         checked = [functools.partial(Checked, make, name) for name in ids]
         if self.vectorization == "async":
-            with explained(CannotBuild, f"{self.id} can't have a process for each environment", ValueError):
+            with explaining(CannotBuild, f"{self.id} can't have a process for each environment", ValueError):
                 return WorkersVectorEnv(checked, self.id)
         return SyncVectorEnv(checked, autoreset_mode=AutoresetMode.SAME_STEP)
 

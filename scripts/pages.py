@@ -35,7 +35,7 @@ from scripts import atari_page
 from seed_rl.evaluation.plot import plot_curves
 from seed_rl.extras.sharing import pretrained
 from seed_rl.reporting import metrics
-from seed_rl.system.machine import described
+from seed_rl.system.machine import cpu_description
 
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 PAGES = {
@@ -94,7 +94,7 @@ def record(logdir: str, destination: pathlib.Path, command: str, commit: str, ac
     about = {
         "command": command,
         "commit": subprocess.check_output(["git", "rev-parse", commit], text=True).strip(),
-        "hardware": f"{os.cpu_count()} cores, {described()}, {accelerator}",
+        "hardware": f"{os.cpu_count()} cores, {cpu_description()}, {accelerator}",
         "last": {name: rows[-1][name] for name in names if name in rows[-1]},
         "best": {name: max(row[name] for row in rows if name in row) for name in returns},
     }

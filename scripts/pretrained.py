@@ -15,7 +15,7 @@ from seed_rl.evaluation.plot import plot_curves
 from seed_rl.extras.sharing import pretrained
 from seed_rl.reporting import metrics
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.weights.policy_sources import opened
+from seed_rl.weights.policy_sources import opening
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for `benchmarks` and `scripts`, which are not installed
@@ -35,7 +35,7 @@ def add(arguments: argparse.Namespace) -> int:
     folder = pretrained.ROOT / arguments.name
     command = ["git", "rev-parse", "--short=9", arguments.commit]
     version = f"0.1.0+g{subprocess.check_output(command, text=True).strip()}"
-    with opened(arguments.logdir) as logdir:
+    with opening(arguments.logdir) as logdir:
         rows = [row for row in metrics.read(logdir) if "episode_return" in row]
         hub.export(logdir, str(folder), arguments.checkpoint, version, greedy=arguments.greedy)
     write_table(rows, str(folder / "curve.csv"), COLUMNS)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.transport.credentials import SecurityError, ServerSecurity
     from seed_rl.types import EnvOutput, Unroll
     from seed_rl.weights.checkpoints import CheckpointError
-    from seed_rl.weights.policy_sources import opened as open_run
+    from seed_rl.weights.policy_sources import opening as open_run
 
 __all__ = [
     "ELSEWHERE", "PROCESSES", "THREADS", "ActOutput", "ActionDistribution", "ActorFailed", "Actors", "AddressError",

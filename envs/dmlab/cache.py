@@ -10,7 +10,7 @@ import zipfile
 from typing import Any
 
 from seed_rl.envs.base import CannotBuild
-from seed_rl.system.files import Outage, complete_or_absent, explained
+from seed_rl.system.files import Outage, complete_or_absent, explaining
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LevelCache:
         self._reads = Outage(what, meanwhile, _log, act="read", errors=Exception)  # every kind of store has its own
         self._writes = Outage(what, meanwhile, _log, errors=Exception)
         if "://" in place:
-            with explained(CannotBuild, f"the level cache {place} can't be opened", ImportError, ValueError):
+            with explaining(CannotBuild, f"the level cache {place} can't be opened", ImportError, ValueError):
                 from fsspec.core import url_to_fs
 
                 self._store, self._place = url_to_fs(place.rstrip("/"))
@@ -45,7 +45,7 @@ class LevelCache:
     def fetch(self, key: str, pk3_path: str) -> bool:
         """Copy the compiled map of `key` to `pk3_path`; return False if it has to be compiled."""
         path = f"{self._place}/{entry_name(key)}"
-        with self._reads.tolerated(), contextlib.suppress(FileNotFoundError):
+        with self._reads.tolerating(), contextlib.suppress(FileNotFoundError):
             if self._store is None:
                 shutil.copyfile(path, pk3_path)
             else:
@@ -60,7 +60,7 @@ class LevelCache:
     def write(self, key: str, pk3_path: str) -> None:
         """Store the compiled map at `pk3_path` under `key`."""
         path = f"{self._place}/{entry_name(key)}"
-        with self._writes.tolerated():
+        with self._writes.tolerating():
             _check_pk3(pk3_path)
             if self._store is not None:
                 self._store.put_file(pk3_path, path)

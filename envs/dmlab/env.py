@@ -12,7 +12,7 @@ import numpy as np
 
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.dmlab.cache import LevelCache
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 CONTROLS = {
     "look left/right": (-512, 512),
@@ -94,7 +94,7 @@ class DMLabEnv(gymnasium.Env):
 
 def _start(config: Any, folder: str) -> Any:
     name = f"DeepMind Lab level {config.path}"
-    with explained(CannotBuild, "deepmind_lab can't be loaded", ImportError):
+    with explaining(CannotBuild, "deepmind_lab can't be loaded", ImportError):
         import deepmind_lab
     settings = {"width": str(config.width), "height": str(config.height)}  # the simulator accepts only strings
     if config.held_out:
@@ -111,7 +111,7 @@ def _start(config: Any, folder: str) -> Any:
         )
     deepmind_lab.set_runfiles_path(runfiles)
     wanted = [_FRAME, _INSTRUCTION] if config.gives_instructions else [_FRAME]
-    with explained(CannotBuild, f"{name} can't be started", RuntimeError, ValueError):
+    with explaining(CannotBuild, f"{name} can't be started", RuntimeError, ValueError):
         lab = deepmind_lab.Lab(
             config.path, wanted, config=settings, renderer=config.renderer, level_cache=cache, temp_folder=folder
         )

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs.base import CannotBuild, UniformVectorEnv
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 _OF_THE_POOL = ("elapsed_step", "env_id", "players")  # what `info` says about no episode
 INSTALL = "pip install envpool"
@@ -27,7 +27,7 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
         raise CannotBuild(f"EnvPool is not installed here: {INSTALL}") from error
     if name not in envpool.list_all_envs():
         raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() lists them")
-    with explained(CannotBuild, f"{name} can't be made by EnvPool", ImportError, TypeError, ValueError, RuntimeError):
+    with explaining(CannotBuild, f"{name} can't be made by EnvPool", ImportError, TypeError, ValueError, RuntimeError):
         return EnvPoolVectorEnv(
             lambda seed: envpool.make_gymnasium(name, num_envs=num_envs, seed=seed, **options), num_envs
         )

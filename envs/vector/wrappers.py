@@ -16,7 +16,7 @@ from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
 from seed_rl.envs.vector.final import ConvertedVectorEnv, final_numbers, final_observations, replace_rows
 from seed_rl.envs.vector.masks import MASK, pack_masks
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 _SENT_AS = {
     "int8": "int32",
@@ -155,7 +155,7 @@ def make_sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
       CannotBuild: a space can't be sent, `keys` are wrong, or an action mask has another size than the actions.
     """
     autoreset_mode(env, name)
-    with explained(CannotBuild, name, ValueError):
+    with explaining(CannotBuild, name, ValueError):
         flat = pack_masks(FlatVectorEnv(env, *flattening), name)
         spec_of(flat)
     return flat

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from seed_rl.cli.flags import Flag, FlagValues
 from seed_rl.errors import UsageError
-from seed_rl.system.entry_points import declared
+from seed_rl.system.entry_points import declarations
 
 
 class Command(NamedTuple):
@@ -43,7 +43,7 @@ RUN_OPTIONS = "seed_rl.run_options"
 
 def run_options() -> list[RunOption]:
     """Return the options of all neighbours that are there."""
-    return [entry.load() for entry in declared(RUN_OPTIONS)]
+    return [entry.load() for entry in declarations(RUN_OPTIONS)]
 
 
 def command(example: str, *flags: Flag, arguments: str = "") -> Callable[[Callable[..., int]], Command]:

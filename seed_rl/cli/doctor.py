@@ -15,8 +15,8 @@ from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.runs.run_directory import CannotUse
-from seed_rl.system.entry_points import declared
-from seed_rl.system.machine import cores, described
+from seed_rl.system.entry_points import declarations
+from seed_rl.system.machine import cores, cpu_description
 from seed_rl.system.native_output import CannotLoad, load_tensorflow
 from seed_rl.transport.address import AddressError, check_free, parse_address
 
@@ -82,7 +82,7 @@ def _machine() -> Result:
     import psutil
 
     memory = psutil.virtual_memory()
-    machine = f"{cores()} cores of {described()}"
+    machine = f"{cores()} cores of {cpu_description()}"
     return OK, f"{machine}, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
 
 
@@ -100,7 +100,7 @@ def log_directory(given: str | None = None) -> Result:
     """Check that a run can be stored in a place, by default in `runs`."""
     place = given or "runs"
     try:
-        for entry in declared(PLACES):
+        for entry in declarations(PLACES):
             if found := entry.load()(place):
                 return OK, found
     except CannotUse as error:

@@ -23,9 +23,9 @@ from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import printable
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.settings import did_you_mean
-from seed_rl.system.entry_points import declared
+from seed_rl.system.entry_points import declarations
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.system.signals import OF_SCHEDULERS
 
 _log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
 def commands() -> dict[str, EntryPoint]:
     """Return every command by name. Only the module of the one that runs is imported, so that actors load little."""
     own = [EntryPoint(name, f"seed_rl.cli.commands.{place}", ENTRY_POINTS) for name, place in OWN.items()]
-    return {entry.name: entry for entry in (*own, *declared(ENTRY_POINTS))}
+    return {entry.name: entry for entry in (*own, *declarations(ENTRY_POINTS))}
 
 
 def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
@@ -114,7 +114,7 @@ def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
         raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
     _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
     for module in values.import_module if "import_module" in values else ():
-        with explained(UsageError, f"--import_module={module}", ImportError):
+        with explaining(UsageError, f"--import_module={module}", ImportError):
             registry.permit(module)
     return command.run(values, *paths)
 

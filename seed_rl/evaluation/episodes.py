@@ -22,7 +22,7 @@ from seed_rl.specs import EnvDescription
 from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.system.signals import Stop
 from seed_rl.types import EnvOutput
-from seed_rl.weights.policy_sources import opened
+from seed_rl.weights.policy_sources import opening
 
 _log = logging.getLogger(__name__)
 LOG_SECONDS = 5.0
@@ -169,7 +169,7 @@ def evaluate_run(
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
-    with opened(place, checkpoint) as found:
+    with opening(place, checkpoint) as found:
         env_config = env_of(experiment_of(found), gin_params)
         policy = load_policy(found, checkpoint, greedy, seed)
     players = env_config.players

@@ -17,7 +17,7 @@ from seed_rl.system.files import StrPath
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
 from seed_rl.weights import checkpoints
-from seed_rl.weights.policy_sources import opened
+from seed_rl.weights.policy_sources import opening
 
 _TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when building an agent
 
@@ -172,7 +172,7 @@ def load_policy(
       CannotBuild: the environments must be installed to determine their spec, and are not.
     """
     place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
-    with opened(place, checkpoint) as found:
+    with opening(place, checkpoint) as found:
         experiment = experiment_of(found)
         if float32 and isinstance(experiment.agent, TrunkConfig):
             dtype: Any = {"dtype": "float32"}

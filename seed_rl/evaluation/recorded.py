@@ -14,8 +14,8 @@ import numpy as np
 from seed_rl.experiment import ConfigError, saved_config
 from seed_rl.foreign import printable, shortened
 from seed_rl.reporting import metrics
-from seed_rl.system.files import explained, files_in
-from seed_rl.weights.policy_sources import opened
+from seed_rl.system.files import explaining, files_in
+from seed_rl.weights.policy_sources import opening
 
 _log = logging.getLogger(__name__)
 
@@ -136,14 +136,14 @@ def _runs(place: str) -> list[RecordedRun]:
     """Find the runs in a place, at any depth."""
     if os.path.isfile(place):
         with (
-            explained(ConfigError, f"{place} can't be read", OSError, ValueError, csv.Error),
+            explaining(ConfigError, f"{place} can't be read", OSError, ValueError, csv.Error),
             open(place, encoding="utf-8", newline="") as file,
         ):
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
         stem = os.path.splitext(place)[0]
         series = stem.rpartition("seed=")[0] or stem
         return [RecordedRun(os.path.dirname(place) or place, rows, None, series.rstrip("_-. "))]
-    with opened(place, "") as directory:
+    with opening(place, "") as directory:
         files = files_in(directory)
         found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}
         if not found:
@@ -154,7 +154,7 @@ def _runs(place: str) -> list[RecordedRun]:
 
 
 def _run(directory: str, has_settings: bool) -> RecordedRun:
-    with explained(ConfigError, f"{directory} can't be read", OSError, ValueError):
+    with explaining(ConfigError, f"{directory} can't be read", OSError, ValueError):
         rows = metrics.read(directory)
     if not has_settings:
         return RecordedRun(directory, rows, None)

@@ -17,7 +17,7 @@ from seed_rl.experiment.gone import without_gone
 from seed_rl.experiment.own_gin import own_gin
 from seed_rl.foreign import read_json_object, shortened, without_gin
 from seed_rl.settings import subclasses, without_places
-from seed_rl.system.entry_points import declared
+from seed_rl.system.entry_points import declarations
 
 SAVED = "config.json"
 """Name of the file in a log directory with every setting by dotted name."""
@@ -122,7 +122,7 @@ def _as_tuples(value: Any) -> Any:
 def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
     """Find the class named `kind`, among those installed or imported, that is a valid value for a setting."""
     group = {"env": registry.ENTRY_POINTS, "league": OPPONENTS}.get(setting)
-    for entry in declared(group) if group else ():
+    for entry in declarations(group) if group else ():
         if entry.attr == kind:
             entry.load()
     for agent in pkgutil.iter_modules(agents.__path__, "seed_rl.agents."):

@@ -21,7 +21,7 @@ from seed_rl.foreign import number
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.system.archives import BadArchive
-from seed_rl.system.files import PARTIAL, Outage, complete_or_absent, explained, reason
+from seed_rl.system.files import PARTIAL, Outage, complete_or_absent, explaining, reason
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 
@@ -72,7 +72,7 @@ class Saver:
         path, arrays, state = newest
         checkpoints.assign(self._variables, arrays, path)
         errors = KeyError, TypeError, ValueError, OverflowError
-        with explained(CheckpointError, f"{path} is of another version of seed_rl", *errors):
+        with explaining(CheckpointError, f"{path} is of another version of seed_rl", *errors):
             self._progress.set_state(state)
         self._kept = self._multiples()
         return path
@@ -110,7 +110,7 @@ class Saver:
         is_best, is_due = evaluation is not None and evaluation > self._best, self._clock() >= self._due
         if not (is_best or is_due or multiples > self._kept):
             return  # nothing to write: no evidence that an outage is over
-        with self._no_checkpoints.tolerated():
+        with self._no_checkpoints.tolerating():
             if evaluation is not None and is_best:
                 self._write(checkpoints.BEST, evaluation=evaluation)
                 self._best = evaluation
@@ -157,7 +157,7 @@ class Saver:
           OSError: it can't be written; older ones are untouched.
         """
         if self._snapshot is not None:  # before the checkpoint that it belongs to
-            with self._no_snapshots.tolerated(), complete_or_absent(self._snapshot_path()) as file:
+            with self._no_snapshots.tolerating(), complete_or_absent(self._snapshot_path()) as file:
                 self._snapshot.save(file)
         updates, kept = self._progress.counters.learner_updates, self._logs.checkpoints_kept
         checkpoints.save(self._directory, updates, self._arrays(), self._progress.get_state(), kept)

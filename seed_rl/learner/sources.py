@@ -16,7 +16,7 @@ from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.system.archives import Archive, BadArchive
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.types import Unroll
 
 POLL_SECONDS = 0.2
@@ -178,7 +178,7 @@ class ReplaySource(Source):
         snapshot = Archive(file)
         arrays = arrays_of(snapshot)
         what, errors = "it is not of such a replay", (KeyError, RuntimeError, ValueError, TypeError, OverflowError)
-        with explained(BadArchive, what, *errors):
+        with explaining(BadArchive, what, *errors):
             taken, drawn = map(int, arrays.pop("counts"))
             versions, count = arrays.pop("versions"), len(arrays["slots"])
             slots = self._unrolls.pool.acquire(count)

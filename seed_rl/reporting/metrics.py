@@ -13,7 +13,7 @@ import numpy as np
 
 from seed_rl.foreign import json_object, number, open_file
 from seed_rl.reporting.sink import Sink
-from seed_rl.reporting.text import counted
+from seed_rl.reporting.text import quantity
 from seed_rl.system.files import StrPath, complete_or_absent
 
 _log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def read(logdir: StrPath) -> list[dict[str, float]]:
         lines = [row for _, row in _lines(file)]
     rows = [row for row in lines if row is not None]
     if len(rows) < len(lines):
-        _log.warning("%s: skipped %s", place, counted(len(lines) - len(rows), "damaged line"))
+        _log.warning("%s: skipped %s", place, quantity(len(lines) - len(rows), "damaged line"))
     return rows
 
 

@@ -87,7 +87,7 @@ class RunLog:
         return min(seconds / elapsed, 1.0)
 
     def _load(self) -> dict[str, float]:
-        with self._no_load.tolerated():
+        with self._no_load.tolerating():
             return {"time/cpu": psutil.cpu_percent() / 100}
         return {}
 

@@ -38,7 +38,7 @@ class RetryingSink(Sink):
             self._forward(lambda sink: sink.close())
 
     def _forward(self, call: Callable[[Sink], None]) -> None:
-        with self._outage.tolerated():
+        with self._outage.tolerating():
             self._sink = self._sink or self._open()
             call(self._sink)
 

@@ -17,7 +17,7 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
-def counted(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """Format a number of things: 1 line, 2 lines."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 

@@ -12,7 +12,7 @@ from typing import Any
 from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.reporting.catalogue import tag
 from seed_rl.reporting.sink import Sink
-from seed_rl.system.files import complete_or_absent, explained
+from seed_rl.system.files import complete_or_absent, explaining
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def check_wandb(logs: Logs) -> None:
         import wandb
     except ImportError as error:
         raise ConfigError(f"{project} needs another package: pip install wandb") from error
-    with explained(ConfigError, "Weights & Biases can't be set up", wandb.Error, ValueError):
+    with explaining(ConfigError, "Weights & Biases can't be set up", wandb.Error, ValueError):
         settings = wandb.setup(settings=_settings(wandb, logs.wandb_project)).settings
     if settings.mode == "online" and not wandb.login(prompt=False, verify=False):
         raise ConfigError(
@@ -90,7 +90,7 @@ class WandbRun(Sink):
                 id=self._id,
                 name=os.path.basename(os.path.abspath(self._logdir)),
                 dir=self._logdir,
-                config=_nested(self._experiment.to_json()),
+                config=_nest(self._experiment.to_json()),
                 allow_val_change=True,  # a resumed run may change settings of speed and logs
                 settings=_settings(wandb, self._experiment.logs.wandb_project),
                 resume="allow",
@@ -104,7 +104,7 @@ class WandbRun(Sink):
             _log.error("Weights & Biases failed (%s); training continues without it", " ".join(str(error).split()))
 
 
-def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _nest(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Nest settings with dotted names into dicts, by which Weights & Biases can filter runs."""
     root: dict[str, Any] = {}
     for name, value in settings.items():

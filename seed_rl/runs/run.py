@@ -17,8 +17,8 @@ from seed_rl.learner.actor_server import loading_server
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ACTORS, PROCESSES, THREADS, local_actors
 from seed_rl.runs.run_directory import CannotUse, record_configuration, run_directory
-from seed_rl.system.entry_points import declared
-from seed_rl.system.files import allow_many_files, explained, socket_directory
+from seed_rl.system.entry_points import declarations
+from seed_rl.system.files import allow_many_files, explaining, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
 from seed_rl.system.signals import Stop, StopFlag, StopIf, ctrl_c_asks
 from seed_rl.transport.credentials import ServerSecurity
@@ -86,7 +86,7 @@ class Run:
         """Opens the directory of this machine in which the run works."""
         self.meet: Callable[[Stop], bool] = lambda stop: True
         """Waits for other learners, before TensorFlow makes its devices; returns False if it was stopped."""
-        for entry in declared(ENTRY_POINTS):
+        for entry in declarations(ENTRY_POINTS):
             entry.load()(self)
 
     def _local_directory(self) -> contextlib.AbstractContextManager[str]:
@@ -114,7 +114,7 @@ class Run:
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self.native_log:
                 path = os.path.join(self._directory, "native.log")
-                with explained(CannotUse, f"{path} can't be written"):
+                with explaining(CannotUse, f"{path} can't be written"):
                     cleanup.enter_context(native_stderr_to(path))
             self.experiment.agent.check(self.experiment.env_spec())  # before TensorFlow is loaded
             self._cleanup = cleanup.pop_all()

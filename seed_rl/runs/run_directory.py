@@ -11,7 +11,7 @@ from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import differences_from_saved, save_config
 from seed_rl.foreign import enumerated, printable
-from seed_rl.system.files import explained, locked, reason
+from seed_rl.system.files import explaining, locking, reason
 
 
 class CannotUse(UsageError):
@@ -38,7 +38,7 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
     with contextlib.ExitStack() as cleanup:
         try:
             os.makedirs(logdir, exist_ok=True)
-            cleanup.enter_context(locked(os.path.join(logdir, "lock")))
+            cleanup.enter_context(locking(os.path.join(logdir, "lock")))
         except BlockingIOError:
             raise CannotUse(f"another learner is running in {name}") from None
         except FileExistsError:
@@ -46,7 +46,7 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
         except OSError as error:
             raise CannotUse(f"--logdir {logdir} can't be used: {error.strerror}") from error
         path = os.path.join(logdir, "learner.log")
-        with explained(CannotUse, f"{path} can't be written"):
+        with explaining(CannotUse, f"{path} can't be written"):
             handler = cleanup.enter_context(contextlib.closing(LogFile(path)))
         ours = logging.getLogger("seed_rl")
         cleanup.callback(ours.setLevel, ours.level)
@@ -65,7 +65,7 @@ def record_configuration(experiment: Experiment, logdir: str) -> None:
     """
     here, settings = dataclasses.replace(experiment, agent=experiment.agent.for_device()), experiment.to_json()
     chosen = {name: value for name, value in here.to_json().items() if value != settings[name]}
-    with explained(CannotUse, f"the configuration can't be written into {logdir}"):
+    with explaining(CannotUse, f"the configuration can't be written into {logdir}"):
         save_config(experiment, logdir, chosen)
 
 

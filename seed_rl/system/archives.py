@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 
 from seed_rl.foreign import shortened
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 
 class BadArchive(ValueError):
@@ -22,7 +22,7 @@ class BadArchive(ValueError):
 
 
 _ODD = (OSError, EOFError, ValueError, TypeError, RuntimeError, OverflowError, MemoryError, zipfile.BadZipFile)
-_reading = functools.partial(explained, BadArchive, "its arrays can't be read", *_ODD)
+_reading = functools.partial(explaining, BadArchive, "its arrays can't be read", *_ODD)
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def seed_rl(*arguments: str) -> list[str]:
     return python("from seed_rl.__main__ import main; sys.exit(main())", *arguments)
 
 
-def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Popen[bytes]:
+def start_logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Popen[bytes]:
     """Start a command in a new session, which Ctrl-C doesn't reach, with its output in a file.
 
     Args:
@@ -50,7 +50,7 @@ def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Po
 
 
 def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:
-    """Run a command as `logged` starts it; `wait` waits for the process and returns its exit code.
+    """Run a command as `start_logged` starts it; `wait` waits for the process and returns its exit code.
 
     The programs that it has started in its session, such as the engines of environments, are killed when it has ended.
 
@@ -61,7 +61,7 @@ def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Pop
       OSError: the command can't be started.
     """
     begin = os.path.getsize(path) if os.path.exists(path) else 0
-    with logged(command, path) as process:
+    with start_logged(command, path) as process:
         code = wait(process)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -5,7 +5,7 @@ import importlib.util
 from importlib.metadata import EntryPoint, entry_points
 
 
-def declared(group: str) -> list[EntryPoint]:
+def declarations(group: str) -> list[EntryPoint]:
     """Return the entry points of a group by name, without those whose module has been taken away."""
     return sorted(filter(_is_there, entry_points(group=group)), key=lambda entry: entry.name)
 

@@ -68,7 +68,7 @@ def files_in(directory: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def locked(path: str) -> Iterator[None]:
+def locking(path: str) -> Iterator[None]:
     """Hold an exclusive lock on a file, which is created if necessary; the lock ends with this process.
 
     Raises:
@@ -103,7 +103,7 @@ class Outage:
     """A period of failing writes or reads, as on a full disk: logged when it begins and when it ends.
 
     outage = Outage("checkpoints", "training continues", log)
-    with outage.tolerated():
+    with outage.tolerating():
         write()
     """
 
@@ -119,7 +119,7 @@ class Outage:
     _lasts: bool = dataclasses.field(default=False, init=False)
 
     @contextlib.contextmanager
-    def tolerated(self) -> Iterator[None]:
+    def tolerating(self) -> Iterator[None]:
         """Log an error instead of raising it."""
         try:
             yield
@@ -140,7 +140,7 @@ def reason(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def explained(kind: type[Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
+def explaining(kind: type[Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
     """Turn errors of some types, by default `OSError`, into an error of a kind with the message `what: reason`.
 
     Errors that are of this kind already pass unchanged.

@@ -58,7 +58,7 @@ def instructions(cpuinfo: str = _CPUINFO) -> list[str]:
     return [name for name in _INSTRUCTIONS if name in found]
 
 
-def described() -> str:
+def cpu_description() -> str:
     """Return the name of the processor, its instruction sets, and how far oneDNN is allowed to use them."""
     limit = f"; oneDNN up to {_limit()}" if _limit() else ""
     return f"{processor()} ({', '.join(instructions())}{limit})"

@@ -11,7 +11,7 @@ import socket
 import stat
 
 from seed_rl.errors import UsageError
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 _ADDRESS = re.compile(
     r"unix:(//)?(?P<path>.+) | (\[(?P<ip6>[^][/]+)] | (?P<host>[^][/:]+)) : (?P<port>[0-9]{1,5})", re.VERBOSE
@@ -57,7 +57,7 @@ def parse_address(text: str) -> Address:
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"] or 0) > 65535:
         raise AddressError(f"an address must be HOST:PORT, [IPV6]:PORT or unix:PATH, got {text!r}")
-    with explained(AddressError, f"the host must be a name or an address, IPv6 in brackets, got {text!r}", ValueError):
+    with explaining(AddressError, f"the host must be a name or an address, IPv6 in brackets, got {text!r}", ValueError):
         (match["host"] or "").encode("idna")
         ipaddress.IPv6Address(match["ip6"] or "::")
     return Address(match["path"] or "", match["ip6"] or match["host"] or "", int(match["port"] or 0))
@@ -109,11 +109,11 @@ def check_free(address: Address) -> None:
     cannot = f"cannot listen on {address}"
     if address.path:
         _clear_stale_socket(address.path)
-        with explained(AddressError, cannot), socket.socket(socket.AF_UNIX) as probe:
+        with explaining(AddressError, cannot), socket.socket(socket.AF_UNIX) as probe:
             probe.bind(address.path)
         os.unlink(address.path)
         return
-    with explained(AddressError, cannot):
+    with explaining(AddressError, cannot):
         kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
         found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
     places = {place: family for family, *_, place in found}  # a host may be listed twice

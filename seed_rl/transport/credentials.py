@@ -14,7 +14,7 @@ import ssl
 import grpc
 
 from seed_rl.errors import UsageError
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.transport.address import Address
 from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
@@ -62,7 +62,7 @@ def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes
         raise SecurityError(f"TLS needs both --tls_cert and --tls_key: {missing} is missing")
     certificate, key = _read(cert_file, "--tls_cert"), _read(key_file, "--tls_key")
     unusable = f"--tls_cert {cert_file} and --tls_key {key_file} aren't a certificate and its unencrypted key in PEM"
-    with explained(SecurityError, unusable, OSError, ValueError):  # gRPC would only say that it can't listen
+    with explaining(SecurityError, unusable, OSError, ValueError):  # gRPC would only say that it can't listen
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password=lambda: "")
     return certificate, key
 
@@ -76,7 +76,7 @@ def read_authorities(file: str | None) -> bytes | None:
     if not file:
         return None
     authorities = _read(file, "--tls_ca")
-    with explained(SecurityError, f"--tls_ca {file} holds no certificate in PEM", ssl.SSLError, ValueError):
+    with explaining(SecurityError, f"--tls_ca {file} holds no certificate in PEM", ssl.SSLError, ValueError):
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=authorities.decode("ascii"))
     return authorities
 
@@ -168,5 +168,5 @@ class ClientSecurity:
 
 
 def _read(path: str, flag: str) -> bytes:
-    with explained(SecurityError, f"cannot read {flag} {path}"), open(path, "rb") as file:
+    with explaining(SecurityError, f"cannot read {flag} {path}"), open(path, "rb") as file:
         return file.read()

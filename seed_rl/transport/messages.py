@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from google.protobuf import message as protobuf
 
 from seed_rl import specs
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.protocol import MAX_GROUPS, VersionMismatch, WireError
 
@@ -201,7 +201,7 @@ def _option_message(name: str, value: specs.Option) -> pb.OptionValue:
     kinds = {type(element) for element in elements}
     if len(kinds) > 1 or not kinds <= _OPTION_FIELDS.keys():
         raise WireError(f"option {name} must be a bool, int, float, str or a tuple of one of them, got {value!r}")
-    with explained(WireError, f"option {name} can't be sent", ValueError):
+    with explaining(WireError, f"option {name} can't be sent", ValueError):
         scalars = [pb.OptionValue(**{_OPTION_FIELDS[type(element)]: element}) for element in elements]
     return pb.OptionValue(list_value=pb.OptionList(values=scalars)) if isinstance(value, tuple) else scalars[0]
 

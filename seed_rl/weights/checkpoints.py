@@ -19,7 +19,7 @@ from seed_rl.experiment.saved_config import SAVED
 from seed_rl.foreign import json_object, number, open_file, shortened
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
-from seed_rl.system.files import complete_or_absent, explained, files_in
+from seed_rl.system.files import complete_or_absent, explaining, files_in
 from seed_rl.system.host_memory import free_host_memory
 
 _log = logging.getLogger(__name__)
@@ -135,15 +135,15 @@ def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], d
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[IO[bytes]]:
+def opening(path: str) -> Iterator[IO[bytes]]:
     """Open a file of weights that fits into memory.
 
     Raises:
       CheckpointError: it doesn't fit, or can't be read, now or in the context.
     """
     with (
-        explained(CheckpointError, f"{path} is damaged", BadArchive),
-        explained(CheckpointError, f"{path} can't be read"),
+        explaining(CheckpointError, f"{path} is damaged", BadArchive),
+        explaining(CheckpointError, f"{path} can't be read"),
         open_file(path) as file,
     ):
         if (size := os.path.getsize(path)) > free_host_memory():
@@ -157,11 +157,11 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     Raises:
       CheckpointError: it can't be read.
     """
-    with opened(path) as file:
+    with opening(path) as file:
         arrays = dict(Archive(file))
     if _STATE not in arrays:
         raise CheckpointError(f"{path} is not a checkpoint: {_STATE} is missing")
-    with explained(CheckpointError, f"{path} is not a checkpoint: its {_STATE} can't be read", ValueError):
+    with explaining(CheckpointError, f"{path} is not a checkpoint: its {_STATE} can't be read", ValueError):
         return arrays, json_object(arrays.pop(_STATE).tobytes())
 
 
@@ -171,7 +171,7 @@ def env_frames(state: Mapping[str, Any], path: str) -> int:
     Raises:
       CheckpointError: the state lacks them.
     """
-    with explained(CheckpointError, f"{path} is not a checkpoint of a run", ValueError, OverflowError):
+    with explaining(CheckpointError, f"{path} is not a checkpoint of a run", ValueError, OverflowError):
         return int(number(state.get("counters"), "env_frames"))
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from seed_rl.experiment import ConfigError
-from seed_rl.system.entry_points import declared
+from seed_rl.system.entry_points import declarations
 from seed_rl.system.files import StrPath
 
 PolicySource = Callable[[str, str | None], contextlib.AbstractContextManager[str] | None]
@@ -19,7 +19,7 @@ POLICY_SOURCES = "seed_rl.policy_sources"
 
 
 @contextlib.contextmanager
-def opened(place: StrPath, checkpoint: str | None = None) -> Iterator[str]:
+def opening(place: StrPath, checkpoint: str | None = None) -> Iterator[str]:
     """Yield the log directory of the policy at a place, from the first source that knows it; else the place itself.
 
     Errors name the place instead of the directory of a source.
@@ -29,7 +29,7 @@ def opened(place: StrPath, checkpoint: str | None = None) -> Iterator[str]:
       Exception: a source knows the place, but can't use it.
     """
     place = os.fspath(place)
-    for entry in declared(POLICY_SOURCES):
+    for entry in declarations(POLICY_SOURCES):
         if (found := entry.load()(place, checkpoint)) is not None:
             with found as logdir:
                 try:

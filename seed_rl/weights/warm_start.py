@@ -13,7 +13,7 @@ from seed_rl.experiment.saved_config import saved_settings
 from seed_rl.foreign import shortened
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
-from seed_rl.weights.policy_sources import opened
+from seed_rl.weights.policy_sources import opening
 
 
 def warm_start(agent: Agent, experiment: Experiment) -> str:
@@ -58,7 +58,7 @@ def _read(place: str) -> tuple[str, Any, tuple[str, dict[str, np.ndarray], dict[
     place = place.rstrip("/")
     above, name = os.path.split(place)
     for logdir, checkpoint in ((place, None), (above, name), (os.path.dirname(above), name)):
-        with contextlib.suppress(FileNotFoundError), opened(logdir, checkpoint) as found:
+        with contextlib.suppress(FileNotFoundError), opening(logdir, checkpoint) as found:
             kind = saved_settings(found).get("agent.kind")
             path, arrays, state = checkpoints.chosen(found, checkpoint)
             return logdir, kind, (path.replace(found, logdir, 1), arrays, state)

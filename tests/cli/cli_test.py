@@ -180,7 +180,7 @@ def test_every_setting_of_an_experiment_is_shown_with_its_documentation_as_a_gin
 @pytest.mark.parametrize(("means", "code"), [((1.0,), 0), ((1.5, 0.9), 1), ((float("nan"),), 1)])
 def test_an_evaluation_below_the_required_mean_return_fails_with_a_sentence(means, code, monkeypatch, capsys):
     found = iter(types.SimpleNamespace(logdir=f"runs/{n}", mean=mean) for n, mean in enumerate(means))
-    monkeypatch.setattr(evaluation, "_evaluated", lambda *arguments: next(found))
+    monkeypatch.setattr(evaluation, "_evaluate", lambda *arguments: next(found))
     monkeypatch.setattr(episodes, "text_over_runs", lambda evaluations: "")
     assert main(["eval", *(f"runs/{n}" for n in range(len(means))), "--at_least=1"]) == code
     worst = f"the mean return of runs/{len(means) - 1} is {means[-1]:g}, below --at_least=1"

@@ -9,7 +9,7 @@ from seed_rl.weights import policy_sources
 
 def test_without_a_neighbour_that_knows_it_a_url_is_refused(small_catch, monkeypatch):
     for module in (run, policy_sources):
-        monkeypatch.setattr(module, "declared", lambda group: [])
+        monkeypatch.setattr(module, "declarations", lambda group: [])
     with pytest.raises(
         CannotUse, match="^gs://a/run is a URL, and nothing here can keep a run there: expected a local"
     ):

@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from seed_rl.system.files import Outage, complete_or_absent, locked, reason, socket_directory
+from seed_rl.system.files import Outage, complete_or_absent, locking, reason, socket_directory
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path):
@@ -28,9 +28,9 @@ def test_a_file_appears_when_it_is_complete(tmp_path):
 
 def test_a_lock_has_one_holder(tmp_path):
     path = str(tmp_path / "lock")
-    with locked(path), pytest.raises(BlockingIOError):
-        locked(path).__enter__()
-    with locked(path):
+    with locking(path), pytest.raises(BlockingIOError):
+        locking(path).__enter__()
+    with locking(path):
         pass
 
 
@@ -39,12 +39,12 @@ def test_an_outage_is_logged_when_it_starts_and_when_it_is_over_and_tolerates_er
     outage = Outage("checkpoints", "training continues", logging.getLogger("tests"))
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for error in (None, full, full, None, None, full):
-        with outage.tolerated():
+        with outage.tolerating():
             if error:
                 raise error
     failing = "checkpoints can't be written (No space left on device): training continues"
     assert [record.message for record in caplog.records] == [failing, "checkpoints can be written again", failing]
-    with pytest.raises(KeyError), outage.tolerated():
+    with pytest.raises(KeyError), outage.tolerating():
         raise KeyError
 
 

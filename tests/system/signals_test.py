@@ -128,7 +128,7 @@ import os, sys, time
 from seed_rl.system import children
 waits = "import time; from seed_rl.system import signals as s; s.stop_with_parent(stop := s.StopFlag())"
 waits += "\\nprint('waiting', flush=True)\\nwhile not stop.is_set(): time.sleep(0.01)\\nprint('gone', flush=True)"
-children.logged(children.python(waits), sys.argv[1])
+children.start_logged(children.python(waits), sys.argv[1])
 while not os.path.getsize(sys.argv[1]):
     time.sleep(0.01)
 if os.fork() == 0:

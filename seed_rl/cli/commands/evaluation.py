@@ -9,7 +9,7 @@ from seed_rl.cli import flags
 from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, usable_run
 from seed_rl.errors import Failure, UsageError
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.system.signals import Stop, signals
 
 
@@ -40,7 +40,7 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
                     names.append(stem)
                     again = f"-{number}" if (number := names.count(stem)) > 1 else ""
                     name = f"{stem}{again}.{name}"
-                evaluations.append(_evaluated(values, place, name, stopped))
+                evaluations.append(_evaluate(values, place, name, stopped))
     if len(evaluations) > 1 and not stopped.is_set():
         from seed_rl.evaluation import episodes
 
@@ -53,7 +53,7 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
     return stopped.exit_code
 
 
-def _evaluated(values: flags.FlagValues, place: str, name: str, stop: Stop) -> Any:
+def _evaluate(values: flags.FlagValues, place: str, name: str, stop: Stop) -> Any:
     """Evaluate a run; print the result, and write it unless the evaluation was interrupted."""
     with usable_run(values, place, name) as (logdir, (path,)):
         from seed_rl.evaluation import episodes
@@ -65,7 +65,7 @@ def _evaluated(values: flags.FlagValues, place: str, name: str, stop: Stop) -> A
             evaluation = dataclasses.replace(evaluation, logdir=place, checkpoint=checkpoint)
         print(episodes.text(evaluation) if evaluation.episodes else "interrupted before an episode ended")
         if evaluation.episodes == evaluation.wanted_episodes:
-            with explained(UsageError, f"--output {path} can't be written"):
+            with explaining(UsageError, f"--output {path} can't be written"):
                 episodes.write(evaluation, path)
             print(path)
     return evaluation

@@ -12,7 +12,7 @@ from seed_rl.errors import UsageError
 from seed_rl.experiment import config_files, gin_text
 from seed_rl.specs import EnvDescription
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 
 @command(
@@ -79,7 +79,7 @@ def _check(ids: Sequence[str], values: flags.FlagValues) -> int:
     for name, config in found.items():
         print("\n  ".join([f"{name}: ok", *elsewhere.findings(config)]))
         if values.show:
-            with explained(UsageError, f"--show={values.show} can't be written"):
+            with explaining(UsageError, f"--show={values.show} can't be written"):
                 print(f"  {show_observations(config, values.show)} files in {values.show}")
     return 0
 

@@ -10,7 +10,7 @@ from seed_rl.cli.command import check_outputs
 from seed_rl.errors import UsageError
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints
-from seed_rl.weights.policy_sources import opened
+from seed_rl.weights.policy_sources import opening
 
 POLICY = (
     flags.string("logdir", None, "Log directory of the run, its bundle, or the name of a policy."),
@@ -67,7 +67,7 @@ def usable_run(
     given = [given] if isinstance(given, str) else given
     if given:
         check_outputs(given, values.overwrite, directories)
-    with opened(place, values.checkpoint) as logdir:
+    with opening(place, values.checkpoint) as logdir:
         checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
         own = logdir if logdir == place else ""
         outputs = given or [os.path.join(own, name) for name in names]

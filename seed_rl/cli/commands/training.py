@@ -14,7 +14,7 @@ from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
-from seed_rl.reporting.text import counted, duration
+from seed_rl.reporting.text import duration, quantity
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.local_actors import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
@@ -158,6 +158,6 @@ def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:
     after = f"after {row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
     if best == -math.inf:
         name, kind = ("episodes", "") if metric == "episode_return" else ("eval/episodes", "evaluation ")
-        ended = counted(int(row.get(name, 0)), f"{kind}episode")
+        ended = quantity(int(row.get(name, 0)), f"{kind}episode")
         return f"{after}, {ended} had ended, too few for a mean return"
     return f"{after}, the best mean return is {best:g}"

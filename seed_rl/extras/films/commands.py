@@ -10,7 +10,7 @@ from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of
 from seed_rl.errors import UsageError
 from seed_rl.extras.films.during_training import film_every
 from seed_rl.runs.run import Run
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.system.signals import signals, stop_with_parent
 
 
@@ -36,7 +36,7 @@ def play(values: flags.FlagValues) -> int:
             stop_with_parent(stopped)
         from seed_rl.extras.films.film import Limits, film_run
 
-        with explained(UsageError, f"--output {', '.join(paths)} can't be written"):
+        with explaining(UsageError, f"--output {', '.join(paths)} can't be written"):
             limits = Limits() if values.exit_with_parent else None
             limits = limits if values.max_mb is None else Limits(size=round(1e6 * values.max_mb))
             how = acting(values)

@@ -87,7 +87,7 @@ class Films(Sink):
         flags = *self._imports, f"--logdir={self._logdir}", f"--output={','.join(self._paths())}", "--overwrite"
         command = [*_APART, *children.seed_rl("play", "--exit_with_parent", *flags)]
         try:
-            self.process = children.logged(command, self._path(_OUTPUT), "wb")
+            self.process = children.start_logged(command, self._path(_OUTPUT), "wb")
         except OSError as error:
             _log.warning("no film at %d frames: %s", frames, reason(error))
 

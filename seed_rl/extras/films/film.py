@@ -20,7 +20,7 @@ from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.types import EnvOutput
-from seed_rl.weights.policy_sources import opened
+from seed_rl.weights.policy_sources import opening
 
 _HOLD_SECONDS = 1.0
 """Seconds for which the last picture of an episode is held."""
@@ -151,7 +151,7 @@ def film_run(
       OSError: a file can't be written.
     """
     checkpoint = None if checkpoint is None else os.fspath(checkpoint)
-    with opened(logdir, checkpoint) as found:
+    with opening(logdir, checkpoint) as found:
         env_config = env_of(experiment_of(found), gin_params)
         policy = load_policy(found, checkpoint, greedy, seed)
     with closing(watch_elsewhere(env_config)) as env:

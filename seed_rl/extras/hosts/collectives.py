@@ -95,11 +95,11 @@ class Link:
         kind = (array.shape, array.dtype)
         if kind not in self._own_keys:
             self._own_keys[kind] = next(self._keys)
-        with self.explained():
+        with self.explaining():
             return self._reduce(tf.constant(array), self._own_keys[kind]).numpy()
 
     @contextlib.contextmanager
-    def explained(self) -> Iterator[None]:
+    def explaining(self) -> Iterator[None]:
         """Turn TensorFlow's errors about lost hosts into `HostLost`."""
         try:
             yield

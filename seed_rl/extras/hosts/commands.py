@@ -13,7 +13,7 @@ from seed_rl.cli.command import RunOption
 from seed_rl.errors import UsageError
 from seed_rl.extras.hosts.hosts import Hosts, meet
 from seed_rl.runs.run import Run
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 if TYPE_CHECKING:
     from seed_rl.runs.assembly import Assembly
@@ -28,7 +28,7 @@ def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
     elif not addresses:
         raise UsageError("--learner_host needs --learner_hosts")
     if addresses:
-        with explained(UsageError, "--learner_hosts", ValueError):
+        with explaining(UsageError, "--learner_hosts", ValueError):
             hosts = Hosts(addresses, index, values.trusted_network)
         join(hosts, run)
     yield

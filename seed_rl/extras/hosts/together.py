@@ -91,7 +91,7 @@ class HostStep(TrainStep):
     ) -> UpdateResult:
         """See `TrainStep.__call__`."""
         own_seed = (*np.atleast_1d(seed), self._link.hosts.index)
-        with self._link.explained():
+        with self._link.explaining():
             return super().__call__(unroll, self._link.env_frames / self._total_frames, importance_weights, own_seed)
 
     def warm_up(self, unroll: Unroll, count: int) -> None:

@@ -10,7 +10,7 @@ from seed_rl.errors import UsageError
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals
 from seed_rl.weights import checkpoints
-from seed_rl.weights.policy_sources import opened
+from seed_rl.weights.policy_sources import opening
 
 _KINDS = "LOGDIR, LOGDIR@CHECKPOINT, `random` or MODULE:FUNCTION"
 
@@ -36,7 +36,7 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
     everyone = [*players, *_members(first, values.members)]
     if len(set(everyone)) < max(2, len(everyone)):
         raise UsageError(f"expected at least two different players, got {', '.join(everyone)}")
-    with opened(first) as logdir:
+    with opening(first) as logdir:
         checkpoints.find(logdir, None)  # a mistake needs no TensorFlow
         load_tensorflow()
         from seed_rl.evaluation.policy import experiment_of

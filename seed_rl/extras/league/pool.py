@@ -97,7 +97,7 @@ class Pool:
         if not self._results:
             self._add(updates, frames, weights)
         elif adds:
-            with self._no_members.tolerated():
+            with self._no_members.tolerating():
                 self._add(updates, frames, weights)
         number = updates // self._every % self._settings.sets
         random = np.random.default_rng([seed, updates])

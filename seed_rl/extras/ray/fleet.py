@@ -21,7 +21,7 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.extras.ray.cluster import first_line, why_it_cannot_start
 from seed_rl.runs.fleet import MAX_FAILURES, STABLE_SECONDS, ActorFailed, Fleet
 from seed_rl.runs.run_directory import PrintableFormatter
-from seed_rl.system.files import Outage, explained
+from seed_rl.system.files import Outage, explaining
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
@@ -78,7 +78,7 @@ class RayActor:
     def _act(self, modules: tuple[str, ...]) -> None:
         here = ray.util.get_node_ip_address()
         for module in modules:
-            with explained(CannotBuild, f"{module} can't be imported on {here}", ImportError):
+            with explaining(CannotBuild, f"{module} can't be imported on {here}", ImportError):
                 registry.permit(module)
         self._actor.run()
 
@@ -192,7 +192,7 @@ class RayActors(Fleet):
                     self._ended(member, began, error)
                 continue
             if member.began:
-                with self._outage.tolerated(), open(member.log, "a", encoding="utf-8") as file:
+                with self._outage.tolerating(), open(member.log, "a", encoding="utf-8") as file:
                     file.write(text)
             else:
                 member.began = time.monotonic()

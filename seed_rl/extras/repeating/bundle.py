@@ -22,7 +22,7 @@ from seed_rl.extras.repeating.replay import Progress, replay, updates_behind
 from seed_rl.extras.repeating.segments import Differs
 from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
 from seed_rl.settings import without_places
-from seed_rl.system.files import complete_or_absent, explained
+from seed_rl.system.files import complete_or_absent, explaining
 from seed_rl.weights import checkpoints, policy_sources
 
 _MANIFEST = "manifest.json"  # SHA-256 of all other files
@@ -61,7 +61,7 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
 
     For the arguments, what is yielded and what is raised see `replay`; also raise a JournalError: it is no bundle.
     """
-    with policy_sources.opened(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
+    with policy_sources.opening(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
         saved, (place, arrays, _) = load_saved(logdir), checkpoints.chosen(logdir, None)
         end = _complete(logdir, place)
         for segment in segments.load(os.path.join(logdir, file.NAME)):
@@ -111,7 +111,7 @@ def _unpack(path: str, logdir: str) -> None:
     hashes: dict[str, str] = {}
     errors = OSError, tarfile.TarError, ValueError, MemoryError  # as a header may claim any size
     with (
-        explained(JournalError, f"{path} is not a bundle", *errors),
+        explaining(JournalError, f"{path} is not a bundle", *errors),
         open_file(path) as file,
         tarfile.open(fileobj=file, mode="r:") as archive,
     ):

@@ -25,7 +25,7 @@ from typing import IO
 
 from seed_rl.errors import Failure
 from seed_rl.foreign import open_file, shortened
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 NAME = "journal.gz"
 """Name of the file in a log directory."""
@@ -93,7 +93,7 @@ def read(path: str) -> Iterator[str]:
     Raise a JournalError if there is none, one is damaged or missing, or there are too many.
     """
     left, line = MOST_BYTES, ""
-    with explained(JournalError, f"there is no journal {path}, as `--record` writes it"), open_file(path) as file:
+    with explaining(JournalError, f"there is no journal {path}, as `--record` writes it"), open_file(path) as file:
         for _, _, text in _chunks(file, path):
             left -= len(text)
             if left <= 0:
@@ -109,7 +109,7 @@ def _chunks(file: IO[bytes], path: str) -> Iterator[tuple[int, str, str]]:
     number, link, end, data = 0, "", 0, b""
     while data := data or file.read(_WINDOW):
         unpacker, own, text = zlib.decompressobj(wbits=31), hashlib.sha256(), bytearray()  # 31: a member of gzip
-        with explained(JournalError, f"chunk {number} of {path} is damaged", zlib.error, UnicodeDecodeError):
+        with explaining(JournalError, f"chunk {number} of {path} is damaged", zlib.error, UnicodeDecodeError):
             while data and not unpacker.eof:
                 text += unpacker.decompress(data, _MOST_TEXT + 1 - len(text))
                 if len(text) > _MOST_TEXT:

@@ -23,7 +23,7 @@ from seed_rl.inference.membership import Membership
 from seed_rl.runs.run import Run
 from seed_rl.settings import without_places
 from seed_rl.specs import GroupLease, Lease
-from seed_rl.system.files import explained, reason
+from seed_rl.system.files import explaining, reason
 from seed_rl.system.machine import instructions, processor, uses_onednn, versions
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def new_order(
         return order or Order()
     settings = {**without_places(experiment).to_json(), "init_from": experiment.init_from}  # it may be bundled
     start = {"settings": settings, "versions": versions(), "machine": machine}
-    with explained(ConfigError, "the journal can't be continued", JournalError, OSError):
+    with explaining(ConfigError, "the journal can't be continued", JournalError, OSError):
         journal = file.Writer(os.path.join(logdir, file.NAME))
     return Recorded(journal, start, experiment.logs, order)
 
@@ -82,7 +82,7 @@ def deterministic(threads: int) -> dict[str, Any]:
     from seed_rl.system import devices
 
     what = f"TensorFlow was used before with another number of threads than {threads}"
-    with explained(ConfigError, what, RuntimeError):
+    with explaining(ConfigError, what, RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     tf.config.experimental.enable_op_determinism()

@@ -28,7 +28,7 @@ from seed_rl.foreign import shortened
 from seed_rl.runs.fleet import ActorEnd
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.runs.run import Run
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import Stop, StopIf, ctrl_c_asks
@@ -121,7 +121,7 @@ def _copy(checkpoint: str, logdir: str) -> None:
 def updates_behind(checkpoint: str) -> int:
     """Return the number of updates before a checkpoint, or raise a CheckpointError."""
     counters = checkpoints.load(checkpoint)[1].get("counters")
-    with explained(checkpoints.CheckpointError, f"{checkpoint} is not usable", ValueError):
+    with explaining(checkpoints.CheckpointError, f"{checkpoint} is not usable", ValueError):
         return int(checked_number(counters, "learner_updates"))
 
 

@@ -7,7 +7,7 @@ import time
 from seed_rl.cli import flags
 from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import CHOOSING, POLICY, place_of, usable_run
-from seed_rl.reporting.text import counted
+from seed_rl.reporting.text import quantity
 from seed_rl.system.signals import signals
 
 
@@ -32,10 +32,12 @@ def serve(values: flags.FlagValues, *places: str) -> int:
         with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:
             for row in rows:
                 stopped.asks()
-                what = f"{counted(int(row['environments']), 'environment')} of {counted(int(row['actors']), 'client')}"
+                what = (
+                    f"{quantity(int(row['environments']), 'environment')} of {quantity(int(row['actors']), 'client')}"
+                )
                 line = f"{what}, {row['steps_per_second']:,.0f} steps/s"
                 if row["episodes"]:
-                    line += f", return {row['episode_return']:.2f} after {counted(int(row['episodes']), 'episode')}"
+                    line += f", return {row['episode_return']:.2f} after {quantity(int(row['episodes']), 'episode')}"
                 weights = f"{os.path.basename(server.checkpoint)} ({server.env_frames:,} frames)"
                 print(f"{time.strftime('%H:%M:%S')} {line}, {weights}", flush=True)
     return stopped.exit_code

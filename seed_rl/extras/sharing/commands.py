@@ -7,7 +7,7 @@ from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import CHOOSING, HERE, POLICY, place_of, usable_run
 from seed_rl.errors import UsageError
 from seed_rl.extras.sharing import pretrained as policies
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 
 @command(
@@ -36,7 +36,7 @@ def export(values: flags.FlagValues) -> int:
         raise UsageError("--format=onnx needs tf2onnx: pip install tf2onnx")
     name = "policy.onnx" if onnx else "export"
     with usable_run(values, place_of(values), name, directories=not onnx) as (logdir, (directory,)):
-        with explained(UsageError, f"--output {directory} can't be written"):
+        with explaining(UsageError, f"--output {directory} can't be written"):
             if values.format == "hub":
                 from seed_rl.extras.sharing import hub
 

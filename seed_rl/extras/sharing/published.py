@@ -15,7 +15,7 @@ from seed_rl.experiment.saved_config import SAVED
 from seed_rl.extras.sharing import pretrained
 from seed_rl.foreign import json_object
 from seed_rl.settings import did_you_mean
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 
@@ -47,7 +47,7 @@ def _as_log_directory(folder: str) -> Iterator[str]:
     """Yield a temporary log directory with the weights as a checkpoint."""
     with tempfile.TemporaryDirectory(prefix="seed_rl-policy-") as logdir:
         os.mkdir(directory := os.path.join(logdir, "checkpoints"))
-        with explained(CheckpointError, f"{folder} can't be read"):
+        with explaining(CheckpointError, f"{folder} can't be read"):
             for name in (SAVED, ABOUT):
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copy(os.path.join(folder, name), logdir)
@@ -62,11 +62,11 @@ def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
       CheckpointError: the file can't be read.
     """
     with (
-        checkpoints.opened(path),
+        checkpoints.opening(path),
         # NumPy lacks some types of such files, for which it raises an AttributeError.
-        explained(CheckpointError, f"{path} is not a usable safetensors file", SafetensorError, AttributeError),
+        explaining(CheckpointError, f"{path} is not a usable safetensors file", SafetensorError, AttributeError),
         safe_open(path, "numpy") as file,
     ):
         arrays, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    with explained(CheckpointError, f"{path} is not a policy: its {STATE} can't be read", ValueError):
+    with explaining(CheckpointError, f"{path} is not a policy: its {STATE} can't be read", ValueError):
         return arrays, json_object(metadata.get(STATE, "").encode())

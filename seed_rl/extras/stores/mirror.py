@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from seed_rl.extras.stores.store import ObjectStore, check_writable, reaching
 from seed_rl.runs.run_directory import CannotUse
-from seed_rl.system.files import Outage, files_in, locked, reason
+from seed_rl.system.files import Outage, files_in, locking, reason
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
     with contextlib.ExitStack() as lock:
         try:
             os.makedirs(cache, exist_ok=True)
-            lock.enter_context(locked(f"{directory}.lock"))
+            lock.enter_context(locking(f"{directory}.lock"))
         except BlockingIOError:
             raise CannotUse(f"another learner is running in {place}") from None
         except OSError as error:
@@ -70,7 +70,7 @@ def _pushed(mirror: Mirror, place: str, seconds: float) -> Iterator[None]:
 
     def push_repeatedly() -> None:
         while not done.wait(seconds):
-            with outage.tolerated():
+            with outage.tolerating():
                 mirror.push()
 
     thread = threading.Thread(target=push_repeatedly, name="mirror", daemon=True)

@@ -9,7 +9,7 @@ from typing import IO
 
 from seed_rl.foreign import shortened
 from seed_rl.runs.run_directory import CannotUse
-from seed_rl.system.files import PARTIAL, explained
+from seed_rl.system.files import PARTIAL, explaining
 
 _BLOCK = 32 << 20  # bytes per request of an upload
 
@@ -46,7 +46,7 @@ class ObjectStore:
             from fsspec.implementations.dirfs import DirFileSystem
         except ImportError as error:
             raise CannotUse(f"{url} needs fsspec: pip install fsspec") from error
-        with explained(CannotUse, f"{url} can't be used here", ImportError, ValueError):
+        with explaining(CannotUse, f"{url} can't be used here", ImportError, ValueError):
             system, path = url_to_fs(url.rstrip("/"))
         self._system = DirFileSystem(fo=path.rstrip("/"), fs=system)  # fsspec before 2026 takes a `path` "" for None
 
@@ -118,5 +118,5 @@ def reaching(url: str, done: str) -> Iterator[None]:
     Raises:
       CannotUse: an error occurred.
     """
-    with explained(CannotUse, f"{url} can't be {done}", Exception):  # each store's package has its own errors
+    with explaining(CannotUse, f"{url} can't be {done}", Exception):  # each store's package has its own errors
         yield

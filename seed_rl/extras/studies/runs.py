@@ -15,7 +15,7 @@ from typing import NamedTuple
 from seed_rl.reporting import metrics
 from seed_rl.reporting.text import duration
 from seed_rl.system import children
-from seed_rl.system.files import locked, reason
+from seed_rl.system.files import locking, reason
 
 _FINISHED = "finished.json"
 """File with the arguments of a finished run. With different arguments, such as more frames, the run continues."""
@@ -116,7 +116,7 @@ class Run:
         """Wait for a process left behind by a killed queue to write its last checkpoint."""
         lock, deadline = os.path.join(self.logdir, "lock"), time.monotonic() + _STOP_SECONDS
         while os.path.exists(lock) and not ends() and time.monotonic() < deadline:
-            with contextlib.suppress(BlockingIOError), locked(lock):
+            with contextlib.suppress(BlockingIOError), locking(lock):
                 return
             time.sleep(_POLL_SECONDS)
 

@@ -22,7 +22,7 @@ from seed_rl.extras.studies.search_space import read_space, text_of
 from seed_rl.extras.studies.study import Column, Study
 from seed_rl.foreign import printable
 from seed_rl.reporting.text import short
-from seed_rl.system.files import explained, locked
+from seed_rl.system.files import explaining, locking
 
 STEPS = 20
 """Number of equal steps in a trial; it may be pruned after each step but the last."""
@@ -119,10 +119,10 @@ class Search(Study):
         super().__init__(directory)
         given = [*arguments, *(f"--search={search}" for search in searches)]
         self._unusable = f"the study in {directory} can't be used"
-        with explained(ConfigError, self._unusable, Exception):  # of any type: Optuna replays journals unchecked
+        with explaining(ConfigError, self._unusable, Exception):  # of any type: Optuna replays journals unchecked
             optuna.logging.set_verbosity(optuna.logging.WARNING)
             path = os.path.abspath(os.path.join(directory, "study.journal"))  # absolute: Optuna's lock is a link to it
-            with contextlib.suppress(BlockingIOError), locked(os.path.join(directory, "lock")):
+            with contextlib.suppress(BlockingIOError), locking(os.path.join(directory, "lock")):
                 _remove_torn_line(path)
             storage, options = JournalStorage(JournalFileBackend(path)), {"direction": "maximize", "pruner": pruner}
             self._study = optuna.create_study(storage=storage, study_name="search", load_if_exists=True, **options)
@@ -137,9 +137,9 @@ class Search(Study):
             self._study.set_user_attr("arguments", given)
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        with explained(ConfigError, self._unusable, OSError, ValueError), contextlib.ExitStack() as cleanup:
+        with explaining(ConfigError, self._unusable, OSError, ValueError), contextlib.ExitStack() as cleanup:
             try:
-                cleanup.enter_context(locked(os.path.join(self.directory, "lock")))
+                cleanup.enter_context(locking(os.path.join(self.directory, "lock")))
             except BlockingIOError:
                 raise ConfigError(f"another search is running in {self.directory}") from None
             scored = self._study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from seed_rl.experiment import ConfigError
 from seed_rl.reporting.text import columns
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 
 class Column(NamedTuple):
@@ -25,7 +25,7 @@ class Study(abc.ABC):
     def __init__(self, directory: str):
         """Create the parent of the log directories if it is missing; raise ConfigError if that fails."""
         self.directory = directory
-        with explained(ConfigError, f"--logdir {directory} can't be used"):
+        with explaining(ConfigError, f"--logdir {directory} can't be used"):
             os.makedirs(directory, exist_ok=True)
 
     @abc.abstractmethod
@@ -59,7 +59,7 @@ class Study(abc.ABC):
         """Write `results.csv` and return its path, or raise ConfigError."""
         path, rows = os.path.join(self.directory, "results.csv"), self.results()
         with (
-            explained(ConfigError, f"the results in {self.directory} can't be written"),
+            explaining(ConfigError, f"the results in {self.directory} can't be written"),
             open(path, "w", encoding="utf-8", newline="") as file,
         ):
             table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")

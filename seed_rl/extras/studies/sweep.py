@@ -18,7 +18,7 @@ from seed_rl.extras.studies.study import Column, Study
 from seed_rl.foreign import shortened
 from seed_rl.reporting.text import duration, short
 from seed_rl.settings import whole_number
-from seed_rl.system.files import explained
+from seed_rl.system.files import explaining
 
 _REACHED = {
     "env_frames": Column("frames", short),
@@ -37,7 +37,7 @@ def seeds_of(texts: Sequence[str]) -> list[int]:
     Raises:
       ConfigError: a value is not a whole number, or there are no seeds.
     """
-    with explained(ConfigError, f"--seeds must be whole numbers, got {shortened(','.join(texts))}", ValueError):
+    with explaining(ConfigError, f"--seeds must be whole numbers, got {shortened(','.join(texts))}", ValueError):
         given = [whole_number(text) for text in texts]
     if len(given) < 2 and not 1 <= sum(given) <= _MOST_RUNS:
         raise ConfigError(f"--seeds must be 1 to {_MOST_RUNS:,} runs, or a list of seeds, got {sum(given)}")

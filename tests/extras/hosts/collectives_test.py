@@ -60,7 +60,7 @@ def test_the_settings_that_must_not_differ_are_named(first, second, differences)
 )
 def test_a_lost_host_is_named(message, name):
     sentence = rf"learner {name} \(localhost:\d\) is gone: start all 3 again"
-    with pytest.raises(HostLost, match=sentence), Told().explained():
+    with pytest.raises(HostLost, match=sentence), Told().explaining():
         raise tf.errors.UnavailableError(None, None, message)
     with pytest.raises(HostLost):
         Told().agree(leave=False, ready=True, env_frames=3)
@@ -68,7 +68,7 @@ def test_a_lost_host_is_named(message, name):
 
 
 def test_other_errors_are_not_taken_for_a_lost_host():
-    with pytest.raises(tf.errors.InternalError), Told().explained():
+    with pytest.raises(tf.errors.InternalError), Told().explaining():
         raise tf.errors.InternalError(None, None, "out of scratch space")
 
 

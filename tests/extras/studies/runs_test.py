@@ -6,7 +6,7 @@ import pytest
 
 from seed_rl.extras.studies.runs import Run, Trial, train_all
 from seed_rl.system import children
-from seed_rl.system.files import locked
+from seed_rl.system.files import locking
 
 
 def test_a_run_waits_for_the_one_that_a_killed_queue_has_left(tmp_path, monkeypatch):
@@ -14,7 +14,7 @@ def test_a_run_waits_for_the_one_that_a_killed_queue_has_left(tmp_path, monkeypa
     events = []
     monkeypatch.setattr(children, "run_logged", lambda *arguments: events.append("begins") or (0, ""))
     with contextlib.ExitStack() as orphan:
-        orphan.enter_context(locked(str(tmp_path / "one" / "lock")))
+        orphan.enter_context(locking(str(tmp_path / "one" / "lock")))
 
         def polled():
             events.append("polled")

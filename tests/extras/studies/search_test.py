@@ -14,7 +14,7 @@ from seed_rl.experiment import ConfigError, config_files
 from seed_rl.extras.studies import search
 from seed_rl.extras.studies.runs import Run
 from seed_rl.extras.studies.search import STEPS, Search, median_pruner
-from seed_rl.system.files import locked
+from seed_rl.system.files import locking
 
 FRAMES = 1000
 SEARCHES = ("Catch.level=1..9", "Catch.shape=a,b")
@@ -147,7 +147,7 @@ def test_a_directory_holds_one_search_of_one_process(trained, tmp_path):
     running = new_search(tmp_path, 2)
     with pytest.raises(ConfigError, match="holds another search, seed_rl sweep --gin_file=catch/vtrace --search="):
         new_search(tmp_path, 2, searches=["Catch.level=1..8"])
-    with locked(str(tmp_path / "lock")), pytest.raises(ConfigError, match=f"another search is running in {tmp_path}"):
+    with locking(str(tmp_path / "lock")), pytest.raises(ConfigError, match=f"another search is running in {tmp_path}"):
         run(running)
     assert trained == []
 
