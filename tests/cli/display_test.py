@@ -152,17 +152,6 @@ def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
         file.close()
 
 
-@pytest.mark.parametrize(("width", "encoding"), [(30, "utf-8"), (60, "ascii")])
-def test_a_panel_fits_its_terminal(width, encoding):
-    logdir = "/a/very/long/path/" * 9 + "pong[bold]"
-    for rows in ([], [ROW], [ROW | {"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}], [DONE]):
-        lines = drawn(rows, width, logdir, encoding).splitlines()
-        assert set(map(len, lines)) == {width}
-        if width >= 60:
-            text = "".join(line[13:].strip(" │|") for line in lines)
-            assert logdir in text.replace(" ", ""), "the path is never cut"
-
-
 def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
     assert sparkline([0.0, 7.0, 3.5], 32) == "▁█▅"
     assert sparkline([0.0, float("nan"), 7.0, float("-inf")], 32) == "▁█"

@@ -101,8 +101,10 @@ def main():
     with tempfile.TemporaryDirectory() as logdir:
         for step in use(logdir):
             after = settings()
-            variables = after if is_loaded else OURS  # of which other packages set some when they are imported
-            for name in before.keys() | {name for name in variables if name.startswith("$")}:
+            for name in before.keys() | after.keys():
+                is_new = name not in before and not name.startswith("$")  # of a package that was not loaded before
+                if is_new or (name.startswith("$") and not is_loaded and name not in OURS):
+                    continue  # other packages set variables when they are imported
                 if before.get(name) != after.get(name):
                     changed = True
                     print(f"{step} changes {name}: {before.get(name)} -> {after.get(name)}"[:500])
