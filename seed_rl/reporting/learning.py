@@ -26,7 +26,13 @@ _ADVANTAGE_TO_LARGEST = 0.4
 
 
 class Diverged(Failure):
-    """Training has failed beyond repair; the message says how."""
+    """Training has failed beyond repair; the message says how, and what usually helps."""
+
+    def __init__(self, how: str):
+        super().__init__(
+            f"training has diverged: {how}. Usually weights or rewards have become too large: try clipped rewards or a "
+            "smaller Optimizer.learning_rate or Optimizer.clip_norm. The last checkpoint predates the divergence"
+        )
 
 
 class LearningMonitor:

@@ -12,7 +12,6 @@ from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load_o
 from seed_rl.cli.display import RunDisplay
 from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
-from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import duration, quantity
 from seed_rl.runs.auto_actors import with_actors
@@ -107,44 +106,37 @@ def _train(values: flags.FlagValues, run: Run) -> int:
 
 
 def _train_open(values: flags.FlagValues, run: Run) -> int:
-    try:
-        with (
-            signals() as stopped,
-            run,
-            RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # after `run` has replaced standard error
-            contextlib.closing(run.train(stopped)) as rows,
-        ):
-            if "exit_with_parent" in values and values.exit_with_parent:
-                stop_with_parent(stopped)
-            replay = run.experiment.replay
-            # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
-            if run.learners == 1 and not (replay and replay.snapshot):
-                stopped.raises, run.on_update = True, stopped.asks
-            if values.max_minutes is not None:
-                _stop_after(60 * values.max_minutes, stopped)
-            reached, best, row = False, -math.inf, {}
-            for row in rows:
-                progress.show(row)
-                best = max(best, settled_return(row, run.experiment.score))
-                if not reached and values.target_return is not None and best >= values.target_return:
-                    reached = True
-                    stopped.set()
-        if stopped.exit_code and not stopped.raised:
-            print(f"seed_rl: stopped; the same command continues the run in {run.logdir}", file=sys.stderr)
-        elif reached:
-            print(f"seed_rl: a mean return of {best:g} is reached", file=sys.stderr)
-        if stopped.raised:
-            print("seed_rl: interrupted before the first update", file=sys.stderr)
-        elif values.target_return is not None and not reached and not stopped.exit_code:
-            how_far = _how_far(row, run.experiment.score, best)
-            raise Failure(f"--target_return={values.target_return:g} was not reached: {how_far}")
-        return stopped.exit_code
-    except Diverged as error:
-        raise Failure(
-            f"training has diverged: {error}. Usually weights or rewards have become too large: try clipped rewards or "
-            "a smaller Optimizer.learning_rate or Optimizer.clip_norm. The last checkpoint in "
-            f"{run.logdir} predates the divergence"
-        ) from error
+    with (
+        signals() as stopped,
+        run,
+        RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # after `run` has replaced standard error
+        contextlib.closing(run.train(stopped)) as rows,
+    ):
+        if "exit_with_parent" in values and values.exit_with_parent:
+            stop_with_parent(stopped)
+        replay = run.experiment.replay
+        # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
+        if run.learners == 1 and not (replay and replay.snapshot):
+            stopped.raises, run.on_update = True, stopped.asks
+        if values.max_minutes is not None:
+            _stop_after(60 * values.max_minutes, stopped)
+        reached, best, row = False, -math.inf, {}
+        for row in rows:
+            progress.show(row)
+            best = max(best, settled_return(row, run.experiment.score))
+            if not reached and values.target_return is not None and best >= values.target_return:
+                reached = True
+                stopped.set()
+    if stopped.exit_code and not stopped.raised:
+        print(f"seed_rl: stopped; the same command continues the run in {run.logdir}", file=sys.stderr)
+    elif reached:
+        print(f"seed_rl: a mean return of {best:g} is reached", file=sys.stderr)
+    if stopped.raised:
+        print("seed_rl: interrupted before the first update", file=sys.stderr)
+    elif values.target_return is not None and not reached and not stopped.exit_code:
+        how_far = _how_far(row, run.experiment.score, best)
+        raise Failure(f"--target_return={values.target_return:g} was not reached: {how_far}")
+    return stopped.exit_code
 
 
 def _stop_after(seconds: float, stopped: StopFlag) -> None:
