@@ -1,5 +1,8 @@
 """What a network gets, as text and pictures."""
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -7,9 +10,11 @@ from PIL import Image
 from seed_rl.cli.main import main
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.gym import Gym
+from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.envs.show import picture_of, show_observations
 from seed_rl.envs.vector.steps import random_play
 from seed_rl.specs import ArraySpec
+from tests.support.counting import Counting
 
 MODULE = "tests.support.registered_envs"
 
@@ -45,6 +50,21 @@ def test_a_mask_is_shown_as_the_actions_that_it_allows(tmp_path):
     masks = [line.split() for line in lines if line.startswith("  legal actions")]
     assert len(masks) == 11
     assert {digit for mask in masks for digit in "".join(mask[2:]).strip("[]")} == {"0", "1"}
+
+
+def test_a_step_has_the_action_that_led_to_it(tmp_path):
+    show_observations(Counting(), str(tmp_path))  # the reward is the action
+    steps = re.findall(r"step \d+: action (\d+), reward (\d+),", (tmp_path / "observations.txt").read_text())
+    assert len(steps) == 10
+    assert all(action == reward for action, reward in steps)
+    assert len(set(steps)) > 5
+
+
+def test_a_game_is_shown_as_its_first_player_sees_it(make, tmp_path):
+    show_observations(PettingZoo(), str(tmp_path))
+    played = itertools.islice(random_play(make(PettingZoo(), 2), PettingZoo().spec()), 11)
+    turns = re.findall(r"  turn \[(\d)\]", (tmp_path / "observations.txt").read_text())
+    assert turns == [str(output.observation["turn"][0, 0]) for output in played]
 
 
 @pytest.mark.parametrize(
