@@ -6,7 +6,7 @@
 #
 #   runtime  everything that the product needs
 #   quick    the tools and libraries of test.sh --quick
-#   dev      the football engine, chromium and gRPC for C++, for all of test.sh
+#   dev      the football engine and gRPC for C++, for all of test.sh
 #   accelerators
 #            the compiler for NVIDIA's GPUs, 4 GB, for test.sh --accelerators
 #   docs     the packages of the documentation's site only, in a directory of its own
@@ -58,7 +58,7 @@ fingerprint() {
   local sources=(requirements/runtime.lock pyproject.toml setup.py)
   [[ $kind == runtime ]] || sources+=(requirements/dev.lock)
   [[ $kind != docs ]] || sources=(requirements/docs.lock)
-  ! has_engine || sources+=(scripts/install_{chromium,gfootball}.sh requirements/{engine,football}.lock)
+  ! has_engine || sources+=(scripts/install_gfootball.sh requirements/{engine,football}.lock)
   [[ $kind != accelerators ]] || sources+=(requirements/accelerators.lock)
   identity
   ! has_engine || printf 'package %s\n' "${grpc[@]}"
@@ -116,7 +116,7 @@ create() {
 begin_compiling() {
   # shellcheck disable=SC2016 # expanded by the inner shell
   setsid bash -c 'scripts/install_gfootball.sh --packages-only "$1"
-    { scripts/install_chromium.sh; scripts/apt_install.sh "${@:2}"; } &
+    scripts/apt_install.sh "${@:2}" &
     scripts/install_gfootball.sh --compile-only "$1"; wait' - "$venv" "${grpc[@]}" >>"$venv/.compile.log" 2>&1 </dev/null &
   compiling=$!
   trap 'kill -- "-$compiling" 2>/dev/null || true' EXIT
@@ -148,7 +148,6 @@ install() {
   [[ $kind == docs ]] || logged "${pip[@]}" install --no-deps --no-build-isolation --editable .
   if has_engine; then
     wait "$compiling" || true
-    logged scripts/install_chromium.sh
     logged scripts/apt_install.sh "${grpc[@]}"
     logged scripts/install_gfootball.sh "$venv"
   fi

@@ -2,7 +2,7 @@
 # Usage: scripts/test.sh [--quick | --hostile | --neighbours | --accelerators] [ARGUMENTS of pytest]
 #
 # Runs every check that CI runs, after setting up the environment if need be. With --quick: the linters, the types and the
-# unit tests, which need no football engine, browser, Ray cluster or learner process. With --hostile: the attacks of
+# unit tests, which need no football engine, Ray cluster or learner process. With --hostile: the attacks of
 # tests/hostile in full, of which a run without flags has a short selection. With --neighbours: the quick tests in copies of
 # the tree from which one folder of seed_rl/extras is missing. With --accelerators: experiments of every family, compiled
 # for TPUs and GPUs; the other runs compile the smallest, for TPUs.

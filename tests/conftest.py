@@ -39,6 +39,7 @@ NOT_QUICK = (
     "evaluation",
     "examples_test.py",
     "extras",
+    "globals_test.py",
     "hostile",
     "integration",
     "learner/replicas_test.py",
@@ -47,7 +48,7 @@ NOT_QUICK = (
     "runs",
     "system/signals_test.py",
 )
-"""Folders and modules that `--quick` leaves out: they start processes, or need the football engine or a browser."""
+"""Folders and modules that `--quick` leaves out: they start processes, or need the football engine."""
 
 
 ONLY_HOSTILE = ("hostile/kill_test.py",)
