@@ -82,27 +82,6 @@ class Parts:
         return (self.seed + number) % 2**31
 
 
-def _replicas(parts: Parts) -> Replicas:
-    return Replicas(parts.experiment, parts.learners)
-
-
-def _train_step(parts: Parts) -> TrainStep:
-    experiment, strategy = parts.experiment, parts.replicas.strategy
-    return TrainStep(parts.agent, experiment.optimizer, strategy, experiment.passes, experiment.minibatches)
-
-
-def _own(parts: Parts) -> np.ndarray:
-    return np.ones(parts.experiment.actors.num_envs, bool)
-
-
-def _progress(parts: Parts) -> Progress:
-    return Progress(parts.experiment.actors.num_training_envs, parts.own)
-
-
-def _saver(parts: Parts) -> Saver:
-    return Saver(parts.directory, parts.experiment.logs, parts.variables, parts.progress)
-
-
 def _restore(parts: Parts) -> str | None:
     restored_from = parts.saver.restore()
     if restored_from:
@@ -113,8 +92,9 @@ def _restore(parts: Parts) -> str | None:
     return restored_from
 
 
-def _acting_agents(parts: Parts) -> tuple[Sequence[Agent], Callable[[], None]]:
-    return parts.replicas.acting_agents(parts.agent, parts.experiment.build_agent)
+def _train_step(parts: Parts) -> TrainStep:
+    experiment, strategy = parts.experiment, parts.replicas.strategy
+    return TrainStep(parts.agent, experiment.optimizer, strategy, experiment.passes, experiment.minibatches)
 
 
 def _act_step(parts: Parts, number: int, store: UnrollStore) -> ActStep:
@@ -122,16 +102,12 @@ def _act_step(parts: Parts, number: int, store: UnrollStore) -> ActStep:
     return ActStep(parts.agents[number], store, parts.sizes, parts.seed_of(number), device)
 
 
-def _batcher(parts: Parts, number: int, queue: UnrollQueue) -> Batcher:
-    return Batcher(parts.sizes.max_batch, parts.experiment.inference.max_wait_ms / 1000)
-
-
 def _membership(parts: Parts) -> Membership:
     timeout = parts.experiment.inference.lease_timeout_s
     return Membership(parts.sizes.num_envs, parts.seed, timeout, num_devices=parts.sizes.num_devices)
 
 
-def _joined_source(parts: Parts) -> Source:
+def _source(parts: Parts) -> Source:
     sources = []
     for number, one in enumerate(parts.acting):
         read, replay = parts.replicas.reader(one.unrolls.store, number), parts.experiment.replay
@@ -139,43 +115,41 @@ def _joined_source(parts: Parts) -> Source:
     return sources[0] if len(sources) == 1 else JoinedSource(sources)
 
 
-def _sinks(parts: Parts, resumed: tuple[int, float] | None) -> list[Sink]:
-    return sinks_of(parts.experiment, parts.directory, resumed)
-
-
-def _finish(parts: Parts) -> None:
-    """Change nothing."""
-
-
 class Assembly(NamedTuple):
     """A function for each part that a neighbour may replace; without arguments, the learner of a plain run."""
 
-    replicas: Callable[[Parts], Replicas] = _replicas
+    replicas: Callable[[Parts], Replicas] = lambda parts: Replicas(parts.experiment, parts.learners)
     train_step: Callable[[Parts], TrainStep] = _train_step
-    own: Callable[[Parts], np.ndarray] = _own
-    progress: Callable[[Parts], Progress] = _progress
-    saver: Callable[[Parts], Saver] = _saver
+    own: Callable[[Parts], np.ndarray] = lambda parts: np.ones(parts.experiment.actors.num_envs, bool)
+    progress: Callable[[Parts], Progress] = lambda parts: Progress(parts.experiment.actors.num_training_envs, parts.own)
+    saver: Callable[[Parts], Saver] = lambda parts: Saver(
+        parts.directory, parts.experiment.logs, parts.variables, parts.progress
+    )
     restore: Callable[[Parts], str | None] = _restore
-    acting_agents: Callable[[Parts], tuple[Sequence[Agent], Callable[[], None]]] = _acting_agents
+    acting_agents: Callable[[Parts], tuple[Sequence[Agent], Callable[[], None]]] = lambda parts: (
+        parts.replicas.acting_agents(parts.agent, parts.experiment.build_agent)
+    )
     act_step: Callable[[Parts, int, UnrollStore], ActStep] = _act_step
     """Called with the number of the inference device, as is `batcher`."""
-    batcher: Callable[[Parts, int, UnrollQueue], Batcher] = _batcher
+    batcher: Callable[[Parts, int, UnrollQueue], Batcher] = lambda parts, number, queue: Batcher(
+        parts.sizes.max_batch, parts.experiment.inference.max_wait_ms / 1000
+    )
     membership: Callable[[Parts], Membership] = _membership
-    source: Callable[[Parts], Source] = _joined_source
-    sinks: Callable[[Parts, tuple[int, float] | None], list[Sink]] = _sinks
+    source: Callable[[Parts], Source] = _source
+    sinks: Callable[[Parts, tuple[int, float] | None], list[Sink]] = lambda parts, resumed: sinks_of(
+        parts.experiment, parts.directory, resumed
+    )
     """Called with `env_frames` and `seconds` of a run that continues."""
-    finish: Callable[[Parts], None] = _finish
+    finish: Callable[[Parts], None] = lambda parts: None
     """Takes a last look at all parts, before acting gets its first weights."""
 
     def parts(self, experiment: Experiment, directory: str, cleanup: contextlib.ExitStack, **learner: int) -> Parts:
         """Build the parts of a learner with the state of the newest checkpoint in the run's directory.
 
         Raises:
-          CannotAct: the agent does not support these environments.
-          CannotBuild: the environments can't be built here to read their spaces.
+          CannotAct, CannotBuild: the agent doesn't support these environments, or they can't be built here.
           CheckpointError: the newest checkpoint is not usable, or `Experiment.init_from` isn't.
-          ConfigError: the requested devices don't exist or don't fit the batch, the networks or the replay need more
-            memory than is free, or Weights & Biases can't be used here.
+          ConfigError: the devices don't exist or fit, or have too little memory; Weights & Biases can't be used here.
         """
         check_wandb(experiment.logs)
         parts = Parts(experiment, directory, cleanup, **learner)

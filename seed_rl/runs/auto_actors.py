@@ -13,21 +13,17 @@ import psutil
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.system.files import explaining
 from seed_rl.system.host_memory import free_host_memory
 from seed_rl.system.machine import cores
 
 _log = logging.getLogger(__name__)
 
-_SECONDS = 1.0
-"""Duration of the measurement."""
-_MEASURED_ENVS = 4
-_LEARNED_PER_CORE = 15_000
-"""Agent steps/s that a core of a CPU can act in and learn from with the smallest networks."""
+_SECONDS, _MEASURED_ENVS = 1.0, 4  # of the measurement
+_LEARNED_PER_CORE = 15_000  # agent steps/s that a core of a CPU can act in and learn from with the smallest networks
 _ACTOR_BYTES = 140 << 20
-_ENVS_PER_MESSAGE = 4
-"""Environments per group below which messages cost more than steps."""
-_UPDATES_PER_UNROLL = 2
-"""Bound of the number of batches that environments fill during one of their unrolls."""
+_ENVS_PER_MESSAGE = 4  # in smaller groups, messages cost more than steps
+_UPDATES_PER_UNROLL = 2  # most batches that environments may fill during one of their unrolls
 
 
 def with_actors(experiment: Experiment) -> Experiment:
@@ -46,16 +42,15 @@ def with_actors(experiment: Experiment) -> Experiment:
     learned = math.inf if has_accelerator else here * _LEARNED_PER_CORE
     least = env.players * max(1, min(actors.envs_per_group, _ENVS_PER_MESSAGE) // env.players)
     most_envs = max(actors.num_envs, _UPDATES_PER_UNROLL * experiment.batch_size)
-    limits = {
-        f"{here} cores": max(1, here - 1),
-        "the learner's rate": max(1, math.ceil(min(learned / rate, here))),
-        f"{most_envs} environments, with unrolls for a learner batch each {_UPDATES_PER_UNROLL} times over": max(
-            1, most_envs // (actors.groups_per_actor * least)
-        ),
-        "the free memory": max(1, int(free_host_memory() / 2 // (_ACTOR_BYTES + 2 * least * env_bytes))),
-    }
-    limit = min(limits, key=lambda name: limits[name])
-    count = limits[limit]
+    enough = f"{most_envs} environments, with unrolls for a learner batch each {_UPDATES_PER_UNROLL} times over"
+    limits = [
+        (here - 1, f"{here} cores"),
+        (math.ceil(min(learned / rate, here)), "the learner's rate"),
+        (most_envs // (actors.groups_per_actor * least), enough),
+        (int(free_host_memory() / 2 // (_ACTOR_BYTES + 2 * least * env_bytes)), "the free memory"),
+    ]
+    found, limit = min(limits)
+    count = max(1, found)
     share = actors.num_envs / (count * actors.groups_per_actor)
     size = max(least, env.players * round(share / env.players))
     chosen = dataclasses.replace(actors, num_actors=count, envs_per_group=size)
@@ -72,10 +67,8 @@ def _measure(experiment: Experiment) -> tuple[float, int]:
     size = players * max(1, min(experiment.actors.envs_per_group, _MEASURED_ENVS) // players)
     process = psutil.Process()
     before = process.memory_info().rss
-    try:
+    with explaining(ConfigError, "the environments can't be measured here, give a number of actors", CannotBuild):
         made = env.make(size)
-    except CannotBuild as error:
-        raise ConfigError(f"the environments can't be measured here: {error}; give a number of actors") from error
     with contextlib.closing(made):
         outputs = random_play(made, experiment.env_spec())
         next(outputs)
@@ -87,5 +80,4 @@ def _measure(experiment: Experiment) -> tuple[float, int]:
 
 def _cpu_seconds(process: psutil.Process) -> float:
     """Return the CPU time that a process and its children have used."""
-    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
-    return sum(each.user + each.system for each in times)
+    return sum(sum(each.cpu_times()[:2]) for each in (process, *process.children(recursive=True)))

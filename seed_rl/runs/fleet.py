@@ -30,7 +30,6 @@ class ActorEnd(NamedTuple):
     """The way in which an actor ended."""
 
     how: str
-    """One-line description."""
     killed: bool = False
     """Whether it was killed from outside or lost with its node; any other end counts as a failure."""
 
@@ -72,14 +71,14 @@ class SupervisedFleet(Fleet):
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._reported: set[str] = set()
-        self._threads = [
-            threading.Thread(target=self._keep, args=(n,), name=f"actor-{n}", daemon=True) for n in range(self.count)
-        ]
+        self._threads: list[threading.Thread] = []
 
     def start(self, address: str) -> None:
         self._address = address
-        for thread in self._threads:
+        for n in range(self.count):
+            thread = threading.Thread(target=self._keep, args=(n,), name=f"actor-{n}", daemon=True)
             thread.start()
+            self._threads.append(thread)
 
     def stop(self, grace: float = 1.5) -> None:
         """Ask the actors to end, and kill those still running after `grace` seconds."""
@@ -89,8 +88,7 @@ class SupervisedFleet(Fleet):
                 self._end(handle, kill)
             deadline = time.monotonic() + grace
             for thread in self._threads:
-                if thread.ident is not None:  # the thread was started
-                    thread.join(max(0.0, deadline - time.monotonic()))
+                thread.join(max(0.0, deadline - time.monotonic()))
         stuck = sum(thread.is_alive() for thread in self._threads)
         if stuck:
             _log.error("%d of %d actors don't respond and are left running", stuck, self.count)
@@ -99,9 +97,7 @@ class SupervisedFleet(Fleet):
     def _run(self, number: int, log: str) -> ActorEnd | None:
         """Run an actor, made `_reachable` by a handle, until it ends; None says that it ended with the run.
 
-        Raises:
-          ActorFailed: restarting the actor would be useless.
-          OSError: the actor can't be started now but perhaps later.
+        Raise ActorFailed if restarting it is useless, and OSError if it can't be started now but perhaps later.
         """
 
     @abc.abstractmethod
@@ -131,7 +127,7 @@ class SupervisedFleet(Fleet):
             except ActorFailed as failed:
                 self._give_up(failed)
                 return
-            if ended is None:
+            if ended is None or self._stopping.is_set():
                 return
             was_stable = time.monotonic() - started > STABLE_SECONDS
             if was_stable:
@@ -140,8 +136,6 @@ class SupervisedFleet(Fleet):
             if failures >= MAX_FAILURES:
                 times = f"actor {number} ended {failures} times in a row"
                 self._give_up(ActorFailed(f"{times}: {ended.how} (log: {log})"))
-                return
-            if self._stopping.is_set():
                 return
             with self._lock:
                 self.restarts += 1
@@ -155,8 +149,7 @@ class SupervisedFleet(Fleet):
 
     def _give_up(self, failed: ActorFailed) -> None:
         """End the run, quoting the first failure because the others usually have the same reason."""
-        if self._stopping.is_set():
-            return
-        with self._lock:
-            self.failed = self.failed or failed
-        self.on_failure()
+        if not self._stopping.is_set():
+            with self._lock:
+                self.failed = self.failed or failed
+            self.on_failure()

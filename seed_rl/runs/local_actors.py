@@ -56,10 +56,7 @@ class LocalActors(SupervisedFleet):
         return self.arguments
 
     def _end(self, handle: subprocess.Popen[bytes], kill: bool) -> None:
-        if kill:
-            handle.kill()
-        else:
-            handle.terminate()
+        handle.kill() if kill else handle.terminate()
 
 
 class ActorThreads(SupervisedFleet):
@@ -78,14 +75,7 @@ class ActorThreads(SupervisedFleet):
 
 
 def local_actors(kind: str, experiment: Experiment, logs: str, arguments: Sequence[str] = ()) -> Fleet:
-    """Build the actors of an experiment on this machine.
-
-    Args:
-      kind: one of `ACTORS`.
-      experiment: says how many actors there are, and of which environments.
-      logs: directory for the actors' logs.
-      arguments: flags of `seed_rl actor`, if they are processes.
-    """
+    """Build an experiment's actors of a kind in `ACTORS`, with a directory for their logs and flags for processes."""
     count, env = experiment.actors.num_actors, experiment.env
     if kind == PROCESSES:
         imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]

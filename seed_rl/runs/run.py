@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import logging
 import os
@@ -67,11 +68,6 @@ class Run:
     _cleanup: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
-        """
-        Raises:
-          TypeError: `experiment` is none.
-          ValueError: `actors` has another value.
-        """
         if not isinstance(self.experiment, Experiment):
             wanted = "an Experiment, such as load_experiment(['catch/vtrace'])"
             raise TypeError(f"experiment must be {wanted}, got {shortened(self.experiment)}")
@@ -91,16 +87,16 @@ class Run:
 
     def _local_directory(self) -> contextlib.AbstractContextManager[str]:
         if "://" in self.logdir:
-            expected = "nothing here can keep a run there: expected a local directory"
-            raise CannotUse(f"{self.logdir} is a URL, and {expected}")
+            raise CannotUse(
+                f"{self.logdir} is a URL, and nothing here can keep a run there: expected a local directory"
+            )
         return contextlib.nullcontext(self.logdir)
 
     def __enter__(self) -> Run:
         """Open the log directory.
 
         Raises:
-          CannotAct: the agent does not support the environments' actions.
-          CannotBuild: the environments need a missing package, or their outputs don't match their declared spaces.
+          CannotAct, CannotBuild: the agent doesn't support the environments, or they can't be built here.
           ConfigError: the directory holds a run with another configuration, or several learners can't share the run.
           CannotUse: the directory can't be written, or another learner is running in it.
         """
@@ -141,28 +137,23 @@ class Run:
           AddressError, SecurityError: the server can't listen on the address.
           ActorFailed: actors keep failing right after their start.
           Diverged: updates are no longer finite.
-          CannotUse: the configuration can't be written.
-          CheckpointError: the last checkpoint can't be written.
+          CannotUse, Failure: the configuration or the last checkpoint can't be written.
           RuntimeError: the run is not open.
         """
         if not self._directory:
             raise RuntimeError("the run is not open: use it as `with Run(...) as run`")
-        self._rows = self._train(stop)
+        self._rows = self._train(ctrl_c_asks() if stop is None else contextlib.nullcontext(stop))
         return self._rows
 
-    def _train(self, stop: Stop | None) -> Generator[dict[str, float], None, None]:
-        with ctrl_c_asks() if stop is None else contextlib.nullcontext(stop) as asked:
-            yield from self._train_until(asked)
-
-    def _train_until(self, stop: Stop) -> Generator[dict[str, float], None, None]:
+    def _train(self, asking: contextlib.AbstractContextManager[Stop]) -> Generator[dict[str, float], None, None]:
         started = time.monotonic()
         logs = os.path.join(self._directory, "actors")
         if callable(self.actors):
             actors = self.actors(logs)
         else:
             actors = local_actors(self.actors, self.experiment, logs, self.actor_arguments)
-        stopping = StopIf(lambda: actors.failed is not None or stop.is_set())
-        with contextlib.ExitStack() as cleanup:
+        with asking as stop, contextlib.ExitStack() as cleanup:
+            stopping = StopIf(lambda: actors.failed is not None or stop.is_set())
             address = self.address or f"unix:{cleanup.enter_context(socket_directory())}/learner.sock"
             cleanup.callback(actors.stop)
             server = loading_server(self.experiment, address, self.security)
@@ -198,8 +189,8 @@ class Run:
             yield from learner.train(stopping, self.on_update)
             if actors.failed is not None:
                 raise actors.failed
-        frames, updates = learner.counters.env_frames, learner.counters.learner_updates
-        _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
+            frames, updates = learner.counters.env_frames, learner.counters.learner_updates
+            _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 
     def _load_tensorflow(self) -> None:
         _log.info("run in %s; loading TensorFlow", self.logdir)
@@ -217,11 +208,9 @@ class Run:
 
         from seed_rl.runs.assembly import Assembly
 
-        assembly = Assembly()
-        for change in self.changes:
-            assembly = change(assembly)
-        try:
+        assembly = functools.reduce(lambda assembly, change: change(assembly), self.changes, Assembly())
+        with explaining(
+            ConfigError, "the agent's networks need more memory than is free", tf.errors.ResourceExhaustedError
+        ):
             parts = assembly.parts(self.experiment, self._directory, cleanup, index=self.index, learners=self.learners)
             return assembly.learner(parts)
-        except tf.errors.ResourceExhaustedError as error:
-            raise ConfigError("the agent's networks need more memory than is free") from error

@@ -20,9 +20,7 @@ class CannotUse(UsageError):
 
 @contextlib.contextmanager
 def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[None]:
-    """Create and lock a log directory, and log to its `learner.log` as well while the context is open.
-
-    Messages call the directory by `name`.
+    """Create and lock a log directory, called `name` in messages, and log to its `learner.log` while it is open.
 
     Raises:
       ConfigError: the directory holds a run with another configuration.
@@ -58,11 +56,7 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
 
 
 def record_configuration(experiment: Experiment, logdir: str) -> None:
-    """Write the configuration of a run into its directory, once it can begin. Imports TensorFlow.
-
-    Raises:
-      CannotUse: it can't be written.
-    """
+    """Write the configuration of a run into its directory, once it can begin. Imports TensorFlow."""
     here, settings = dataclasses.replace(experiment, agent=experiment.agent.for_device()), experiment.to_json()
     chosen = {name: value for name, value in here.to_json().items() if value != settings[name]}
     with explaining(CannotUse, f"the configuration can't be written into {logdir}"):
@@ -70,11 +64,7 @@ def record_configuration(experiment: Experiment, logdir: str) -> None:
 
 
 def _refuse_links(logdir: str) -> None:
-    """Refuse a log directory in which a run might write to files elsewhere or block on a pipe.
-
-    Raises:
-      CannotUse: the directory contains a link to the outside, or an entry that is neither file nor directory.
-    """
+    """Refuse a log directory in which a run might write to files elsewhere or block on a pipe."""
     root = os.path.realpath(logdir)
     for directory, names, files in os.walk(logdir):
         for path in (os.path.join(directory, name) for name in (*names, *files)):
@@ -94,11 +84,7 @@ class PrintableFormatter(logging.Formatter):
 
 
 class LogFile(logging.FileHandler):
-    """A log file that tolerates a full disk.
-
-    It reports once on standard error that the file can't be written, whereas logging's own handlers print a traceback
-    each time. Lines that don't fit are written later, as far as the file's buffer holds them.
-    """
+    """A log file that reports once on standard error if the disk is full, and writes what its buffer holds later."""
 
     def __init__(self, path: str):
         super().__init__(path, encoding="utf-8", errors="backslashreplace")
