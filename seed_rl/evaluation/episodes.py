@@ -160,8 +160,8 @@ def evaluate_run(
 
     Raises:
       ValueError: `episodes` or `num_envs` is less than 1.
-      NoPolicy: `load_policy` finds none, or the policy can't act in the changed environments.
-      ConfigError: a binding is invalid.
+      NoPolicy, CheckpointError: `load_policy` finds no policy, or it can't act in the changed environments.
+      ConfigError: a binding, or the configuration of the run, is invalid.
       CannotBuild: the environments can't be built on this machine.
       EnvironmentFailed: an environment raised an error.
     """

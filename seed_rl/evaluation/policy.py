@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.envs.base import EnvConfig
-from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
+from seed_rl.experiment import Experiment, config_files, saved_config
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.system.files import StrPath
@@ -125,14 +125,13 @@ def experiment_of(logdir: str) -> Experiment:
     """Read the experiment of a run from its log directory.
 
     Raises:
-      NoPolicy: `logdir` is not a log directory, or its configuration is no longer valid.
+      NoPolicy: `logdir` is not a log directory.
+      ConfigError: its configuration is no longer valid.
     """
     try:
         return saved_config.load_saved(logdir)
     except FileNotFoundError as error:
         raise NoPolicy(f"{logdir} is not the log directory of a run: {error.filename} is missing") from None
-    except ConfigError as error:
-        raise NoPolicy(str(error)) from error
 
 
 def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
@@ -168,7 +167,9 @@ def load_policy(
       float32: whether to compute in float32 if the run trains in mixed precision.
 
     Raises:
-      NoPolicy: there is no run or no checkpoint, or the checkpoint is damaged or belongs to another agent.
+      NoPolicy: there is no run, or its agent can't be built.
+      ConfigError: the configuration of the run is no longer valid.
+      CheckpointError: there is no checkpoint, or it is damaged or belongs to another agent.
       CannotBuild: the environments must be installed to determine their spec, and are not.
     """
     place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
@@ -186,12 +187,9 @@ def load_policy(
 
 def restore_agent(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
     """Build a run's agent for evaluation environments, or raise as `load_policy`; also return path and `env_frames`."""
-    try:
-        path, arrays, state = checkpoints.chosen(logdir, checkpoint)
-        agent = _build_agent(experiment, sum(array.nbytes for array in arrays.values()), logdir)
-        return agent, path, assign(agent, path, arrays, state)
-    except checkpoints.CheckpointError as error:
-        raise NoPolicy(str(error)) from error
+    path, arrays, state = checkpoints.chosen(logdir, checkpoint)
+    agent = _build_agent(experiment, sum(array.nbytes for array in arrays.values()), logdir)
+    return agent, path, assign(agent, path, arrays, state)
 
 
 def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> int:

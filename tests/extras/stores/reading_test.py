@@ -8,7 +8,7 @@ import shutil
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from seed_rl.api import ConfigError, NoPolicy, load_policy, open_run
+from seed_rl.api import CheckpointError, ConfigError, NoPolicy, load_policy, open_run
 from seed_rl.cli.main import main
 from seed_rl.evaluation.recorded import runs_with_returns
 
@@ -63,10 +63,10 @@ def test_anything_missing_or_damaged_in_a_store_is_named_by_its_url(run):
         load_policy(f"{url}/no")
     damaged = run / "checkpoints/checkpoint-000000000008.npz"
     damaged.write_bytes(damaged.read_bytes()[:-1000])
-    with pytest.raises(NoPolicy, match=f"^file://{damaged} is damaged"):
+    with pytest.raises(CheckpointError, match=f"^file://{damaged} is damaged"):
         load_policy(url)
     (run / "config.json").write_text('{"novelty": 1}')
-    with pytest.raises(NoPolicy, match=f"^{url}/config.json can't be used: "):
+    with pytest.raises(ConfigError, match=f"^{url}/config.json can't be used: "):
         load_policy(url)
 
 
