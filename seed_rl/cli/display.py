@@ -70,9 +70,9 @@ class RunDisplay:
         self._row: Mapping[str, float] = {}
         self._status: dict[str, str] = {}
         self._recent: collections.deque[tuple[float, float]] = collections.deque()  # seconds and frames of rows
-        self._printed = {"learning": ""}
+        self._printed = {"learning": "", "bottleneck": ""}
         self._monitor = LearningMonitor()
-        self._updates = False
+        self._updates, self._is_warm = False, False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         console = Console(file=self.stream, highlight=False)
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
@@ -93,6 +93,7 @@ class RunDisplay:
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
+        self._is_warm = self._updates  # rows before this one have an update, so that it holds no compilation
         self._updates |= "loss/total" in row
         if self._updates:
             self._recent.append((row["seconds"], row["env_frames"]))
@@ -122,7 +123,7 @@ class RunDisplay:
         if not self._updates:
             return {"starting": self._start_of(row), "connected": connected}
         agent = self.experiment.agent
-        limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.loses_by_bfloat16)
+        limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.loses_by_bfloat16) if self._is_warm else ""
         return {"connected": connected, "bottleneck": limit, "learning": learning}
 
     def _start_of(self, row: Mapping[str, float]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from seed_rl.errors import Failure
 
 _LONG_ENOUGH = 100_000  # agent steps
+_ROWS = 2  # with a symptom, in all of which the return doesn't rise
 _CLIPPED_MASS = 0.1
 _OLD = 20.0  # updates
 _UNMOVED_MASS = 1e-5
@@ -42,8 +43,21 @@ class LearningMonitor:
         self._first_return = math.nan
         self._best_return = -math.inf
         self._largest_advantage = 0.0
+        self._subject, self._rows, self._since_best = "", 0, 0
 
     def diagnose(self, row: Mapping[str, float]) -> str:
+        """Return the symptom of a row once there is something to advise on; otherwise an empty text.
+
+        The row before must have had the same symptom, and the return must not have risen to a new best in either.
+        """
+        self._since_best = 0 if row.get("episode_return", math.nan) > self._best_return else self._since_best + 1
+        symptom = self.symptom(row)
+        subject = symptom.partition(":")[0]
+        self._rows = self._rows + 1 if subject == self._subject else 1
+        self._subject = subject
+        return symptom if min(self._rows, self._since_best) >= _ROWS else ""
+
+    def symptom(self, row: Mapping[str, float]) -> str:
         """Describe a symptom, its values and a remedy, e.g. "importance weights: ..."; empty if all is well.
 
         Symptoms whose metrics the agent does not report are not checked.

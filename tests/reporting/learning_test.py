@@ -29,7 +29,7 @@ def sentences(name):
     with open(RUNS / f"{name}.csv", encoding="utf-8", newline="") as file:
         rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
     trouble = LearningMonitor()
-    return [trouble.diagnose(row) for row in rows[1:]]
+    return [trouble.symptom(row) for row in rows[1:]]
 
 
 def test_nothing_stands_out_in_a_healthy_run():
@@ -93,14 +93,14 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
 )
 def test_a_sentence_has_its_figures_and_a_remedy(row, sentence):
     trouble = LearningMonitor()
-    trouble.diagnose(row)
-    assert trouble.diagnose(row) == sentence
+    trouble.symptom(row)
+    assert trouble.symptom(row) == sentence
 
 
 def test_a_policy_may_become_certain_unless_its_return_is_lost():
     def said(returns, entropy=0.01):
         trouble = LearningMonitor()
-        return [trouble.diagnose({"learning/entropy_share": entropy, "episode_return": each}) for each in returns]
+        return [trouble.symptom({"learning/entropy_share": entropy, "episode_return": each}) for each in returns]
 
     assert said([-20, 5, 20, 14]) == [""] * 4
     assert said([250, 280, 38], entropy=0.03) == [""] * 3
@@ -114,14 +114,28 @@ def test_a_policy_may_become_certain_unless_its_return_is_lost():
 def test_values_of_a_solved_environment_have_nothing_to_explain_however_small_they_are():
     solved = {"learning/entropy_share": 0.5, "learning/explained_variance": 0.0, "policy/mean_value": 0.0}
     trouble = LearningMonitor()
-    trouble.diagnose(solved | {"policy/mean_abs_advantage": 1.0})
-    assert trouble.diagnose(solved | {"policy/mean_abs_advantage": 1.0}).startswith("values: they explain only 0%")
-    assert trouble.diagnose(solved | {"policy/mean_abs_advantage": 0.3}) == ""
+    trouble.symptom(solved | {"policy/mean_abs_advantage": 1.0})
+    assert trouble.symptom(solved | {"policy/mean_abs_advantage": 1.0}).startswith("values: they explain only 0%")
+    assert trouble.symptom(solved | {"policy/mean_abs_advantage": 0.3}) == ""
 
 
 def test_values_may_explain_nothing_in_the_first_row_with_advantages_within_which_a_task_may_be_solved():
     blind = {"learning/entropy_share": 0.7, "policy/mean_value": 0.1, "policy/mean_abs_advantage": 0.3}
     trouble = LearningMonitor()
-    assert trouble.diagnose({"env_frames": 1.0}) == ""
-    assert trouble.diagnose(blind | {"learning/explained_variance": 0.05}) == ""
-    assert trouble.diagnose(blind | {"learning/explained_variance": 0.05}).startswith("values: they explain only 5%")
+    assert trouble.symptom({"env_frames": 1.0}) == ""
+    assert trouble.symptom(blind | {"learning/explained_variance": 0.05}) == ""
+    assert trouble.symptom(blind | {"learning/explained_variance": 0.05}).startswith("values: they explain only 5%")
+
+
+def test_advice_needs_a_symptom_in_two_rows_and_a_return_that_does_not_rise():
+    def said(*rows):
+        trouble = LearningMonitor()
+        return [
+            trouble.diagnose({"learning/clipped_mass": mass, "policy_lag": 31.0, "episode_return": value}) != ""
+            for mass, value in rows
+        ]
+
+    assert said((0.4, 1), (0.4, 1), (0.4, 1)) == [False, False, True]
+    assert said((0.4, 1), (0.4, 2), (0.4, 3), (0.4, 4)) == [False] * 4, "it learns"
+    assert said((0.4, 1), (0.4, 2), (0.4, 1.5), (0.4, 1.8)) == [False, False, False, True]
+    assert said((0.0, 1), (0.0, 1), (0.4, 1), (0.0, 1), (0.4, 1)) == [False] * 5
