@@ -11,16 +11,12 @@ METRICS = {
     "optimizer/gradient_norm": Metric("gradient_norm", "", "global gradient norm before clipping"),
     "optimizer/gradient_to_clip": Metric("gradient_to_clip", "", "gradient norm divided by `Optimizer.clip_norm`"),
     "optimizer/learning_rate": Metric("learning_rate", "", "current learning rate"),
-    "optimizer/left_out_steps": Metric(
-        "left_out_steps", "steps", "optimizer steps skipped because of NaN or Inf gradients (cumulative)"
-    ),
+    "optimizer/left_out_steps": Metric("left_out_steps", "steps", "steps skipped: NaN or Inf gradients (cumulative)"),
     "speed/frames_per_second": Metric("frames_per_second", "frames/s", "training throughput in environment frames"),
     "speed/updates_per_second": Metric("updates_per_second", "1/s", "learner updates per second"),
     "time/learner_waiting": Metric("time/learner_waiting", "share", "learner time spent waiting for a batch"),
     "time/inference_acting": Metric("time/inference_acting", "share", "inference time spent choosing actions"),
-    "time/inference_waiting": Metric(
-        "time/inference_waiting", "share", "inference time spent waiting for observations"
-    ),
+    "time/inference_waiting": Metric("time/inference_waiting", "share", "inference time spent without observations"),
     "time/inference_blocked": Metric("time/inference_blocked", "share", "inference time spent blocked by a full queue"),
     "time/actors_waiting": Metric("time/actors_waiting", "share", "environment time spent waiting for actions"),
     "time/cpu": Metric("time/cpu", "share", "CPU utilisation of the learner machine, all cores"),
@@ -31,25 +27,15 @@ METRICS = {
     "inference/environments": Metric("environments", "environments", "currently connected environments"),
     "unrolls/policy_lag": Metric("policy_lag", "updates", "mean age of an unroll, from its start to the update"),
     "unrolls/queue_fill": Metric("queue_fill", "share", "mean fill level of the queue of finished unrolls"),
-    "unrolls/discarded": Metric(
-        "discarded_unrolls", "unrolls", "unfinished unrolls lost with their actor (cumulative)"
-    ),
-    "unrolls/unrecorded_steps": Metric(
-        "unrecorded_steps", "agent steps", "agent steps before the first unrolls, not trained on (cumulative)"
-    ),
+    "unrolls/discarded": Metric("discarded_unrolls", "unrolls", "unrolls lost with their actor (cumulative)"),
+    "unrolls/unrecorded_steps": Metric("unrecorded_steps", "agent steps", "before the first unrolls (cumulative)"),
     "replay/size": Metric("replay/size", "sequences", "sequences currently in the replay"),
     "replay/ratio": Metric("replay/ratio", "", "mean number of samples per inserted sequence"),
-    "progress/env_frames": Metric(
-        "env_frames", "frames", "frames trained on (at first: acted), including repeats; x-axis"
-    ),
+    "progress/env_frames": Metric("env_frames", "frames", "trained on (at first: acted), with repeats; x-axis"),
     "progress/agent_steps": Metric("agent_steps", "agent steps", "agent steps trained on"),
-    "progress/acted_steps": Metric(
-        "acted_steps", "agent steps", "agent steps since this start of the run, trained on or not"
-    ),
+    "progress/acted_steps": Metric("acted_steps", "agent steps", "acted since this start, trained on or not"),
     "progress/learner_updates": Metric("learner_updates", "updates", "updates of the learner"),
-    "progress/optimizer_steps": Metric(
-        "optimizer_steps", "steps", "optimizer steps; several per update with passes or minibatches"
-    ),
+    "progress/optimizer_steps": Metric("optimizer_steps", "steps", "several per update with passes or minibatches"),
     "progress/episodes": Metric("episodes", "episodes", "finished training episodes"),
     "progress/evaluation_episodes": Metric("eval/episodes", "episodes", "finished evaluation episodes"),
     "progress/total_return": Metric("total_return", "reward", "sum of the returns of all training episodes"),

@@ -33,33 +33,30 @@ class EventFile(RecordFile, Sink):
         super().__init__(os.path.join(logdir, name))
         simple = bool | int | float | str
         settings = {k: v if isinstance(v, simple) else str(v) for k, v in experiment.to_json().items()}
-        step = 0 if resumed is None else resumed[0] + 1
-        head = (
+        step = resumed[0] + 1 if resumed else 0
+        self._append(
+            started,
             Event(file_version="brain.Event:2", source_metadata=SourceMetadata(writer="seed_rl")),
             Event(step=step, session_log=SessionLog(status=SessionLog.START)),
-            # Every file has these: TensorBoard uses the first, and repetitions do no harm.
-            Event(summary=hparams_pb(settings, trial_id="", start_time_secs=started)),  # no trial: one row per run
+            # Every file has these: TensorBoard uses the first, and repetitions do no harm. No trial: one row per run.
+            Event(summary=hparams_pb(settings, trial_id="", start_time_secs=started)),
             Event(summary=text_pb("config.gin", f"```\n{to_gin(experiment)}\n```")),
         )
-        for event in head:
-            event.wall_time = started
-        self.append(b"".join(map(_record, head)))
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Write a row as scalars at step `env_frames`."""
-        scalars = Summary(value=[Summary.Value(tag=tag(name), simple_value=value) for name, value in row.items()])
-        self.append(_record(Event(wall_time=wall_time, step=int(row["env_frames"]), summary=scalars)))
+        scalars = [Summary.Value(tag=tag(name), simple_value=value) for name, value in row.items()]
+        self._append(wall_time, Event(step=int(row["env_frames"]), summary=Summary(value=scalars)))
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
         """Write the GIF as an image, which browsers play: TensorBoard has no videos."""
         with open(gif, "rb") as file:
-            image = Summary.Image(encoded_image_string=file.read())
-        value = Summary.Value(tag="film", image=image)
-        self.append(_record(Event(wall_time=wall_time, step=env_frames, summary=Summary(value=[value]))))
+            film = Summary.Value(tag="film", image=Summary.Image(encoded_image_string=file.read()))
+        self._append(wall_time, Event(step=env_frames, summary=Summary(value=[film])))
 
-
-def _record(event: Event) -> bytes:
-    """Return an event as a record, with its length and checksums."""
-    framed = io.BytesIO()
-    RecordWriter(framed).write(event.SerializeToString())
-    return framed.getvalue()
+    def _append(self, wall_time: float, *events: Event) -> None:
+        records = io.BytesIO()
+        for event in events:
+            event.wall_time = wall_time
+            RecordWriter(records).write(event.SerializeToString())
+        self.append(records.getvalue())

@@ -4,7 +4,7 @@ The thresholds separate successful runs from runs that were deliberately misconf
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from seed_rl.errors import Failure
 
@@ -69,82 +69,51 @@ class LearningMonitor:
         # An easy task is solved within the first row, whose means are mostly of values that had learned nothing.
         is_first = self._largest_advantage == 0.0
         self._largest_advantage = max(self._largest_advantage, row.get("policy/mean_abs_advantage", 0.0))
-        return (
-            self._of_rewards(row)
-            or _of_values_out_of_bounds(row)
-            or self._of_certainty(row)
-            or _of_updates(row)
-            or _of_uniformity(row)
-            or ("" if is_first else self._of_values(row))
-        )
+        return next(self._symptoms(row, is_first), "")
 
-    def _of_rewards(self, row: Mapping[str, float]) -> str:
+    def _symptoms(self, row: Mapping[str, float], is_first: bool) -> Iterator[str]:
+        """Yield the symptoms of a row, the worst first. Comparisons with nan, a metric that is missing, are false."""
+        entropy = row.get("learning/entropy_share", math.nan)
+        advantage = row.get("policy/mean_abs_advantage", math.nan)
+        is_certain = entropy < _CERTAIN  # and so hardly changes, as in a solved environment
         steps = row.get("agent_steps", 0.0)
         # The value starts at zero, and stays there until there is a reward.
-        if "policy/mean_abs_advantage" not in row or self._largest_advantage > 0 or steps < _LONG_ENOUGH:
-            return ""
-        remedy = "explore_after = 1000, or rewards for a part of the task"
-        return f"rewards: none in {steps:,.0f} agent steps, so that nothing is learned: {remedy}"
+        if advantage == self._largest_advantage == 0.0 and steps >= _LONG_ENOUGH:
+            remedy = "explore_after = 1000, or rewards for a part of the task"
+            yield f"rewards: none in {steps:,.0f} agent steps, so that nothing is learned: {remedy}"
 
-    def _of_certainty(self, row: Mapping[str, float]) -> str:
-        entropy, value = row.get("learning/entropy_share", 1.0), row.get("episode_return")
-        if entropy >= _CERTAIN:
-            return ""
         remedy = "layer_norm = 'features', or a lower learning rate"
-        if value is None:
-            return f"policy: nearly deterministic ({entropy:.1%} of the entropy) before any episode ended: {remedy}"
-        best = self._best_return
-        if value < best - _LOST * max(best - self._first_return, abs(best)):
-            return f"policy: nearly deterministic, with return {value:.4g} after {self._best_return:.4g}: {remedy}"
-        return ""
+        if (ratio := row.get("learning/value_to_bound", math.nan)) > _OUT_OF_BOUNDS:
+            yield f"values: {ratio:.3g} times what rewards and discount allow: {remedy}"
 
-    def _of_values(self, row: Mapping[str, float]) -> str:
-        entropy, explained = row.get("learning/entropy_share", 1.0), row.get("learning/explained_variance", 1.0)
-        if entropy >= _MOVED or explained >= _EXPLAINED_VARIANCE:
-            return ""
-        advantage, value = row["policy/mean_abs_advantage"], abs(row["policy/mean_value"])
-        # In a solved environment there is little variance left to explain.
-        if advantage <= max(_ADVANTAGE_TO_VALUE * value, _ADVANTAGE_TO_LARGEST * self._largest_advantage):
-            return ""
-        share = f"{max(explained, 0.0):.0%} of the variance of their targets"
-        return f"values: they explain only {share}: a lower learning rate, or a higher baseline cost"
+        value, best = row.get("episode_return", math.nan), self._best_return
+        if is_certain and "episode_return" not in row:
+            yield f"policy: nearly deterministic ({entropy:.1%} of the entropy) before any episode ended: {remedy}"
+        elif is_certain and value < best - _LOST * max(best - self._first_return, abs(best)):
+            yield f"policy: nearly deterministic, with return {value:.4g} after {best:.4g}: {remedy}"
 
+        lag, gradient = row.get("policy_lag", 0.0), row.get("gradient_to_clip", 0.0)
+        mass = row.get("learning/clipped_mass", math.nan)
+        if mass > _CLIPPED_MASS:
+            remedy = "fewer environments or larger batches" if lag > _OLD else "a lower learning rate"
+            yield f"importance weights: {mass:.0%} clipped, the behaviour policy is {lag:.0f} updates old: {remedy}"
+        if mass < _UNMOVED_MASS and lag >= 1 and not is_certain:
+            remedy = "a higher clip_norm" if gradient > _GRADIENT_TO_CLIP else "a higher learning rate"
+            yield f"updates: they hardly change the policy: {remedy}"
+        is_small = advantage / row.get("policy/value_unit", 1.0) <= _LARGE_ADVANTAGE
+        if gradient > _GRADIENT_TO_CLIP and not is_small:
+            yield f"gradients: {gradient:.0f} times clip_norm: smaller rewards, or a higher clip_norm"
 
-def _of_values_out_of_bounds(row: Mapping[str, float]) -> str:
-    ratio = row.get("learning/value_to_bound", 0.0)
-    if ratio <= _OUT_OF_BOUNDS:
-        return ""
-    return (
-        f"values: {ratio:.3g} times what rewards and discount allow: layer_norm = 'features', or a lower learning rate"
-    )
+        if entropy > _UNIFORM:
+            # Runs of earlier versions lack the scaled one.
+            product = row["policy/entropy"] * row.get("policy/mean_abs_scaled_advantage", advantage)
+            if product > 0 and -row["loss/entropy"] / product > _BONUS_TO_ADVANTAGE:
+                yield f"entropy: {entropy:.0%} of its maximum, its bonus outweighs advantages: a lower entropy cost"
 
-
-def _of_updates(row: Mapping[str, float]) -> str:
-    """Check importance weights, policy changes and gradients."""
-    lag = row.get("policy_lag", 0.0)
-    gradient = row.get("gradient_to_clip", 0.0)
-    mass = row.get("learning/clipped_mass")
-    if mass is not None and mass > _CLIPPED_MASS:
-        remedy = "fewer environments or larger batches" if lag > _OLD else "a lower learning rate"
-        return f"importance weights: {mass:.0%} clipped, the behaviour policy is {lag:.0f} updates old: {remedy}"
-    certain = row.get("learning/entropy_share", 1.0) < _CERTAIN  # and so hardly changes, as in a solved environment
-    if mass is not None and mass < _UNMOVED_MASS and lag >= 1 and not certain:
-        remedy = "a higher clip_norm" if gradient > _GRADIENT_TO_CLIP else "a higher learning rate"
-        return f"updates: they hardly change the policy: {remedy}"
-    advantage = row.get("policy/mean_abs_advantage", math.inf) / row.get("policy/value_unit", 1.0)
-    if gradient > _GRADIENT_TO_CLIP and advantage > _LARGE_ADVANTAGE:
-        return f"gradients: {gradient:.0f} times clip_norm: smaller rewards, or a higher clip_norm"
-    return ""
-
-
-def _of_uniformity(row: Mapping[str, float]) -> str:
-    """Check whether the entropy bonus outweighs the advantages."""
-    entropy = row.get("learning/entropy_share", 0.0)
-    if entropy <= _UNIFORM:
-        return ""
-    # Runs of earlier versions lack the scaled one.
-    advantage = row.get("policy/mean_abs_scaled_advantage", row["policy/mean_abs_advantage"])
-    product = row["policy/entropy"] * advantage
-    if product > 0 and -row["loss/entropy"] / product > _BONUS_TO_ADVANTAGE:
-        return f"entropy: {entropy:.0%} of its maximum, its bonus outweighs advantages: a lower entropy cost"
-    return ""
+        explained = row.get("learning/explained_variance", math.nan)
+        if entropy < _MOVED and explained < _EXPLAINED_VARIANCE and not is_first:
+            value_size = abs(row["policy/mean_value"])
+            # In a solved environment there is little variance left to explain.
+            if advantage > max(_ADVANTAGE_TO_VALUE * value_size, _ADVANTAGE_TO_LARGEST * self._largest_advantage):
+                share = f"{max(explained, 0.0):.0%} of the variance of their targets"
+                yield f"values: they explain only {share}: a lower learning rate, or a higher baseline cost"

@@ -1,6 +1,7 @@
 """Averages over recent episodes, and `metrics.jsonl`, the file with a run's rows of metrics."""
 
 import collections
+import contextlib
 import io
 import json
 import logging
@@ -22,7 +23,7 @@ FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
 RECENT_EVAL_EPISODES = 30
 EVALUATION = 10
-"""Number of evaluation episodes from which on their mean may decide about the best checkpoint or the end of a run."""
+"""Evaluation episodes from which on their mean may decide about the best checkpoint or the end of a run."""
 _MAX_LINE = 1 << 20  # bytes
 
 
@@ -37,14 +38,11 @@ def settled_return(row: Mapping[str, float], metric: str) -> float:
 
 
 class EpisodeWindow:
-    """The last `size` episodes."""
+    """The last `size` episodes; `count` and `total_return` are of all that were added."""
 
     def __init__(self, size: int):
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=size)
-        self.count = 0
-        """Total number of episodes added."""
-        self.total_return = 0.0
-        """Sum of the returns of all episodes added."""
+        self.count, self.total_return = 0, 0.0
 
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
         """Add n episodes: returns float [n] and lengths int [n] in agent steps."""
@@ -53,12 +51,9 @@ class EpisodeWindow:
         self.total_return += float(returns.sum())
 
     def means(self, newest: int = 1 << 31) -> dict[str, float]:
-        """Return the means of `episode_return` and `episode_length` over the newest episodes in the window, by default
-        all; empty before the first episode."""
-        if not self._episodes:
-            return {}
-        means = np.mean(list(self._episodes)[-newest:], axis=0).tolist()
-        return dict(zip(("episode_return", "episode_length"), means, strict=True))
+        """Return `episode_return` and `episode_length`, means over the window or its newest; {} if it is empty."""
+        means = np.mean(list(self._episodes)[-newest:], axis=0).tolist() if self._episodes else ()
+        return dict(zip(("episode_return", "episode_length"), means, strict=False))
 
     def get_state(self) -> dict[str, Any]:
         """Return the state as JSON values."""
@@ -71,11 +66,7 @@ class EpisodeWindow:
 
 
 class RecordFile:
-    """A file to which records are appended atomically.
-
-    On a full disk, a record may be written partially. This part is then removed, so that the next record follows the
-    last complete one. Nothing is buffered.
-    """
+    """A file to which records are appended whole and unbuffered: what a full disk takes of one is removed again."""
 
     def __init__(self, path: str):
         self._file = io.FileIO(path, "a")
@@ -105,7 +96,10 @@ class MetricsFile(RecordFile, Sink):
         """Open the file; see `reporting.sinks.sinks_of` for the arguments."""
         path = os.path.join(logdir, FILE)
         if resumed is not None and os.path.exists(path):
-            _keep_until(path, *resumed)
+            with open(path, "rb") as old, complete_or_absent(path) as new:
+                for line, row in _lines(old):
+                    if row is not None and (row["env_frames"], row.get("seconds", 0.0)) <= resumed:
+                        new.write(line)
         super().__init__(path)
         if resumed is None:
             self._file.truncate(0)
@@ -116,45 +110,26 @@ class MetricsFile(RecordFile, Sink):
 
 
 def read(logdir: StrPath) -> list[dict[str, float]]:
-    """Read the rows of a run, skipping damaged lines and an incomplete last line, left by a killed run.
-
-    Args:
-      logdir: log directory of the run.
+    """Read the rows in a run's log directory, skipping damaged lines and an incomplete last line, left by a killed run.
 
     Raises:
       FileNotFoundError: the run has no rows.
     """
     place = os.path.join(logdir, FILE)
     with open_file(place) as file:
-        lines = [row for _, row in _lines(file)]
-    rows = [row for row in lines if row is not None]
-    if len(rows) < len(lines):
-        _log.warning("%s: skipped %s", place, quantity(len(lines) - len(rows), "damaged line"))
-    return rows
+        rows = [row for _, row in _lines(file)]
+    if damaged := rows.count(None):
+        _log.warning("%s: skipped %s", place, quantity(damaged, "damaged line"))
+    return [row for row in rows if row is not None]
 
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[bytes, dict[str, float] | None]]:
-    """Yield complete lines (overlong ones in parts) with the row parsed from each, or None if it is damaged."""
+    """Yield complete lines (overlong ones in parts), each with its row: numbers by name; None if it is damaged."""
     while line := file.readline(_MAX_LINE):
-        try:
-            row: dict[str, float] | None = _row(line)
-        except ValueError:
-            row = None
+        row = None
+        with contextlib.suppress(ValueError):
+            found = json_object(line)
+            if math.isfinite(number(found, "env_frames")):
+                row = {name: number(found, name) for name in found}
         if line.endswith(b"\n") or len(line) == _MAX_LINE:
             yield line, row
-
-
-def _row(line: bytes) -> dict[str, float]:
-    """Parse a row: numbers by name, with finite `env_frames`; raise ValueError if it is damaged."""
-    found = json_object(line)
-    if not math.isfinite(number(found, "env_frames")):
-        raise ValueError("env_frames isn't finite")
-    return {name: number(found, name) for name in found}
-
-
-def _keep_until(path: str, frames: int, seconds: float) -> None:
-    """Remove rows after this point of the run, and damaged lines."""
-    with open(path, "rb") as old, complete_or_absent(path) as new:
-        for line, row in _lines(old):
-            if row is not None and (row["env_frames"], row.get("seconds", 0.0)) <= (frames, seconds):
-                new.write(line)

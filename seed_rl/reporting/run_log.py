@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import psutil
 
@@ -17,8 +18,7 @@ _log = logging.getLogger(__name__)
 _BUSY = 0.95
 
 
-@dataclasses.dataclass(frozen=True)
-class RunState:
+class RunState(NamedTuple):
     """Snapshot of a run's counters."""
 
     counters: Mapping[str, float]
@@ -34,27 +34,23 @@ class RunLog:
     """Writes one row of metrics per interval: means over its updates, rates, and shares of time."""
 
     state: Callable[[], RunState]
-    """Function that returns a snapshot of the run."""
     sinks: Sequence[Sink]
-    """Destinations of the rows."""
     interval: float
     """Time between rows, seconds."""
     clock: Callable[[], float] = time.monotonic
-    """Function that returns seconds since an arbitrary moment."""
 
     def __post_init__(self) -> None:
         # Reading the CPU utilisation opens a file, which fails if too many are open.
         self._no_load = Outage("CPU utilisation counters", "metrics lack time/cpu", _log, "read")
-        self._load()  # starts the first measurement
-        self._late: dict[str, float] = {}  # seconds of work that began before its row, by name
+        with self._no_load.tolerating():
+            psutil.cpu_percent()  # starts the first measurement
+        self._late: dict[str, float] = collections.defaultdict(float)  # seconds of work before its row, by part
         self._begin(self.state())
 
     def _begin(self, state: RunState) -> None:
-        self._last = state
-        self._began = self.clock()
-        self._updates = 0
-        self._sums: collections.defaultdict[str, float] = collections.defaultdict(float)
-        self._waited = 0.0
+        self._last, self._began = state, self.clock()
+        self._updates, self._waited = 0, 0.0
+        self._sums: dict[str, float] = collections.defaultdict(float)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -64,7 +60,7 @@ class RunLog:
         self._waited += self.clock() - started
 
     def add_update(self, metrics: Mapping[str, float]) -> None:
-        """Add the metrics of one update; the row has their means over the interval."""
+        """Add the metrics of one update."""
         self._updates += 1
         for name, value in metrics.items():
             self._sums[name] += value
@@ -80,21 +76,16 @@ class RunLog:
             sink.close()
         return row
 
-    def _share(self, name: str, grown: Mapping[str, float], elapsed: float) -> float:
+    def _share(self, name: str, seconds: float, elapsed: float) -> float:
         """Return a share of the interval; work is counted when it ends, and what is too much goes to the next row."""
-        seconds = self._late.get(name, 0.0) + grown[f"{name}_seconds"]
+        seconds += self._late[name]
         self._late[name] = max(0.0, seconds - elapsed)
         return min(seconds / elapsed, 1.0)
 
-    def _load(self) -> dict[str, float]:
-        with self._no_load.tolerating():
-            return {"time/cpu": psutil.cpu_percent() / 100}
-        return {}
-
     def _write(self) -> dict[str, float]:
-        now, last = self.state(), self._last
-        elapsed = self.clock() - self._began
+        now, last, elapsed = self.state(), self._last, self.clock() - self._began
         grown = {name: total - last.inference[name] for name, total in now.inference.items()}
+        parts = ("waiting", "blocked", "acting")
         row = {
             **now.counters,
             **now.gauges,
@@ -102,11 +93,10 @@ class RunLog:
             "frames_per_second": (now.counters["env_frames"] - last.counters["env_frames"]) / elapsed,
             "updates_per_second": self._updates / elapsed,
             "time/learner_waiting": self._waited / elapsed,
-            **{
-                f"time/inference_{name}": self._share(name, grown, elapsed) for name in ("waiting", "blocked", "acting")
-            },
-            **self._load(),
+            **{f"time/inference_{part}": self._share(part, grown[f"{part}_seconds"], elapsed) for part in parts},
         }
+        with self._no_load.tolerating():
+            row["time/cpu"] = psutil.cpu_percent() / 100
         cycles = grown["groups_waiting_seconds"] + grown["groups_stepping_seconds"]
         if cycles > 0:
             row["time/actors_waiting"] = grown["groups_waiting_seconds"] / cycles
@@ -133,13 +123,11 @@ def bottleneck(row: Mapping[str, float], loses_by_bfloat16: bool = False) -> str
         return "actors: none connected"
     cores = ", all cores are busy" if row.get("time/cpu", 0.0) >= _BUSY else ""
     if row["time/learner_waiting"] < 1 - _BUSY or row["time/inference_blocked"] > 0.2:
-        if loses_by_bfloat16:
-            return "learner: bfloat16 is slow on this device; dtype = 'auto' chooses float32"
-        return f"learner: smaller network or faster device{cores}"
+        slow = "learner: bfloat16 is slow on this device; dtype = 'auto' chooses float32"
+        return slow if loses_by_bfloat16 else f"learner: smaller network or faster device{cores}"
     if row["time/inference_acting"] > 0.8:
         return f"inference: larger batches or faster device{cores}"
     if row.get("time/actors_waiting", 0.0) < 0.5:
         return f"actors: add environments or processes{cores}"
-    if cores:
-        return "cores: all are busy with actors, inference and learner"
-    return "latency: add groups of environments to each actor"
+    busy = "cores: all are busy with actors, inference and learner"
+    return busy if cores else "latency: add groups of environments to each actor"

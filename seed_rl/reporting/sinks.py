@@ -44,12 +44,9 @@ class RetryingSink(Sink):
 
 
 def sinks_of(experiment: Experiment, logdir: str, resumed: tuple[int, float] | None) -> list[Sink]:
-    """Open the sinks of a run.
+    """Open the sinks of a run in its directory, which is created if necessary.
 
-    Args:
-      experiment: experiment of the run.
-      logdir: directory of the run; created if it does not exist.
-      resumed: `env_frames` and `seconds` of the checkpoint from which the run continues; None for a new run.
+    `resumed` are `env_frames` and `seconds` of the checkpoint from which the run continues; None for a new run.
     """
     os.makedirs(logdir, exist_ok=True)
     started = time.time()

@@ -3,7 +3,7 @@
 import itertools
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 # A cell of a column of numbers: a number with its unit, a duration, or nothing.
 _NUMBER = re.compile(r"([-+]?[\d.,]+(e[-+]?\d+)?[kMG%]?|(\d+[dhms])+|-)?")
@@ -39,23 +39,20 @@ def columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int = 10
 
     If it is wider than `width` characters, the column with the longest text is folded.
     """
-    texts = [n for n in range(len(heads)) if not all(_NUMBER.fullmatch(row[n]) for row in rows)]
     tops = [head.split("\n") for head in heads]
+    texts = [n for n in range(len(heads)) if not all(_NUMBER.fullmatch(row[n]) for row in rows)]
     widths = [max(map(len, [*top, *(row[n] for row in rows)])) for n, top in enumerate(tops)]
     if texts and (excess := sum(widths) + 2 * (len(widths) - 1) - width) > 0:
         longest = max(texts, key=widths.__getitem__)
         widths[longest] = max(1, *map(len, tops[longest]), widths[longest] - excess)
 
-    def line(cells: Iterable[str]) -> str:
-        parts = enumerate(zip(cells, widths, strict=True))
-        return "  ".join(cell.ljust(own) if n in texts else cell.rjust(own) for n, (cell, own) in parts).rstrip()
+    def lines(cells: Iterable[Sequence[str]]) -> Iterator[str]:
+        for parts in itertools.zip_longest(*cells, fillvalue=""):
+            aligned = (f"{part:{'<' if n in texts else '>'}{widths[n]}}" for n, part in enumerate(parts))
+            yield "  ".join(aligned).rstrip()
 
-    height = max(map(len, tops))
-    lines = [line(cells) for cells in zip(*([""] * (height - len(top)) + top for top in tops), strict=True)]
-    lines.append(line("-" * each for each in widths))
+    table = [*lines(top[::-1] for top in tops)][::-1]  # several lines end at the rule
+    table += lines(["-" * each] for each in widths)
     for row in rows:
-        folded = (
-            textwrap.wrap(cell, own) if len(cell) > own else [cell] for cell, own in zip(row, widths, strict=True)
-        )
-        lines += [line(cells) for cells in itertools.zip_longest(*folded, fillvalue="")]
-    return "\n".join(lines)
+        table += lines(textwrap.wrap(cell, own) or [""] for cell, own in zip(row, widths, strict=True))
+    return "\n".join(table)

@@ -1,5 +1,6 @@
 """Optional reporting to Weights & Biases; only this module needs the package wandb."""
 
+import functools
 import logging
 import os
 import queue
@@ -17,7 +18,6 @@ from seed_rl.system.files import complete_or_absent, explaining
 _log = logging.getLogger(__name__)
 
 _FILM = "film"
-_ID_FILE = "wandb_id"
 _MAX_ID = 64  # characters
 _INIT_SECONDS = "30"  # timeout for the server's answer
 _FINISH_SECONDS = 60.0  # timeout for uploading the last rows
@@ -39,16 +39,12 @@ def check_wandb(logs: Logs) -> None:
     with explaining(ConfigError, "Weights & Biases can't be set up", wandb.Error, ValueError):
         settings = wandb.setup(settings=_settings(wandb, logs.wandb_project)).settings
     if settings.mode == "online" and not wandb.login(prompt=False, verify=False):
-        raise ConfigError(
-            f"{project} needs a login to Weights & Biases: run `wandb login`, set WANDB_API_KEY, or "
-            "set WANDB_MODE=offline to upload the run later"
-        )
+        ways = "run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to upload the run later"
+        raise ConfigError(f"{project} needs a login to Weights & Biases: {ways}")
 
 
 class WandbRun(Sink):
-    """A sink that reports to Weights & Biases.
-
-    A separate thread talks to wandb, so that a slow or missing network doesn't delay training.
+    """A sink that reports to Weights & Biases, in a thread of its own, because a network may be slow or missing.
 
     A resumed run continues the run whose id is in the log directory. Rows have no wandb step, because steps must
     increase even when a run resumes from a checkpoint: `progress/env_frames` is the horizontal axis.
@@ -56,20 +52,18 @@ class WandbRun(Sink):
 
     def __init__(self, experiment: Experiment, logdir: str, resumed: tuple[int, float] | None):
         """Start the run; see `reporting.sinks.sinks_of`."""
-        self._experiment = experiment
-        self._logdir = logdir
-        self._id = run_id(logdir, resumed is not None)
+        self._experiment, self._logdir, self._id = experiment, logdir, run_id(logdir, resumed is not None)
         self._rows: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="wandb", daemon=True)
         self._thread.start()
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Take a row, or drop it if wandb has failed."""
+        """Take a row, which is dropped if wandb has failed."""
         if self._thread.is_alive():
             self._rows.put({tag(name): value for name, value in row.items()})
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Take a film, or drop it if wandb has failed."""
+        """Take a film, which is dropped if wandb has failed."""
         if self._thread.is_alive():
             self._rows.put({tag("env_frames"): env_frames, _FILM: mp4})
 
@@ -78,9 +72,8 @@ class WandbRun(Sink):
         self._rows.put(None)
         self._thread.join(_FINISH_SECONDS)
         if self._thread.is_alive():
-            _log.warning(
-                "the upload to Weights & Biases is incomplete; `wandb sync` in %s uploads the rest", self._logdir
-            )
+            rest = f"`wandb sync` in {self._logdir} uploads the rest"
+            _log.warning("the upload to Weights & Biases is incomplete; %s", rest)
 
     def _run(self) -> None:
         try:
@@ -109,10 +102,7 @@ def _nest(settings: Mapping[str, Any]) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for name, value in settings.items():
         *path, last = name.split(".")
-        inner = root
-        for part in path:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
+        functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, root)[last] = value
     return root
 
 
@@ -129,7 +119,7 @@ def _settings(wandb: Any, project: str) -> Any:
 
 def run_id(logdir: str, resumed: bool) -> str:
     """Return the stored id of a resumed run, or create and store a new one."""
-    path, new_id = os.path.join(logdir, _ID_FILE), secrets.token_hex(4)
+    path, new_id = os.path.join(logdir, "wandb_id"), secrets.token_hex(4)
     if resumed and os.path.isfile(path):
         with open(path, "rb") as stored:
             found = stored.read(_MAX_ID + 1).strip()
