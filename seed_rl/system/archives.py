@@ -1,7 +1,6 @@
-"""Archives: named arrays in an ordinary .npz file, written and read one at a time.
+"""Archives: named arrays in an ordinary .npz file, written and read one at a time, each with a checksum.
 
-They hold no pickled objects. Nothing in them is compressed, so that they take no more memory than their size. Each
-array has a checksum, so damage to it does not go unnoticed.
+They hold no pickled objects. Nothing in them is compressed, so that they take no more memory than their size.
 """
 
 import contextlib
@@ -38,13 +37,13 @@ def writing(file: IO[bytes]) -> Iterator[Callable[[str, np.ndarray], None]]:
 
 
 class Archive(Mapping[str, np.ndarray]):
-    """The arrays of an archive by name, each read when it is asked for, from the file, which must still be open."""
+    """The arrays of an archive by name, each read when it is asked for, from the file, which must still be open.
+
+    Raises:
+      BadArchive: it is none, or damaged, also on access to an array.
+    """
 
     def __init__(self, file: IO[bytes]):
-        """
-        Raises:
-          BadArchive: it is none, or damaged; arrays raise it too.
-        """
         with _reading():
             self._archive = zipfile.ZipFile(file)
             infos = self._archive.infolist()

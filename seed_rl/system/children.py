@@ -32,12 +32,9 @@ def seed_rl(*arguments: str) -> list[str]:
 
 
 def start_logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Popen[bytes]:
-    """Start a command in a new session, which Ctrl-C doesn't reach, with its output in a file.
+    """Start a command in a new session, which Ctrl-C doesn't reach, its output in a file, appended or (`wb`) alone.
 
-    Args:
-      command: command to run; its standard input is an empty pipe that closes when this process ends.
-      path: path of the file, created with its directory if missing.
-      mode: `ab` to append, or `wb`.
+    Its standard input is an empty pipe that closes when this process ends.
 
     Raises:
       OSError: the command can't be started.
@@ -50,15 +47,9 @@ def start_logged(command: Sequence[str], path: str, mode: str = "ab") -> subproc
 
 
 def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:
-    """Run a command as `start_logged` starts it; `wait` waits for the process and returns its exit code.
+    """Start a command like `start_logged`, let `wait` wait for its exit code, and return that and `how_it_ended`.
 
     The programs that it has started in its session, such as the engines of environments, are killed when it has ended.
-
-    Returns:
-      The exit code, and a one-line description of how the process ended.
-
-    Raises:
-      OSError: the command can't be started.
     """
     begin = os.path.getsize(path) if os.path.exists(path) else 0
     with start_logged(command, path) as process:
@@ -71,17 +62,14 @@ def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Pop
 def how_it_ended(code: int, path: str, begin: int = 0) -> str:
     """Describe in one line how a process ended: its error sentence or last line, otherwise its exit code or signal.
 
-    Args:
-      code: exit code as given by `subprocess`; a negative one is the signal that killed the process.
-      path: file with its output.
-      begin: offset of the output in the file, bytes.
+    The code is that of `subprocess`, the output in the file begins at byte `begin`.
     """
     with open(path, "rb") as file:
         file.seek(max(begin, os.path.getsize(path) - _MAX_READ))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     sentences = [found["sentence"] for line in lines if (found := _SENTENCE.fullmatch(line))]
     last = [line for line in lines[-1:] if not _LOG_LINE.match(line)]
-    quote = printable(next(iter(sentences[-1:] or last), "")[:_MAX_QUOTE])
+    quote = printable("".join(sentences[-1:] or last)[:_MAX_QUOTE])
     if code >= 0:
         return quote or f"exit code {code}"
     names = {number.value: number.name for number in signal.Signals}

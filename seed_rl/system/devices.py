@@ -14,10 +14,10 @@ HOST = "CPU:0"
 
 @functools.cache
 def has_accelerator() -> bool:
-    """Whether a GPU or TPU is present.
+    """Whether a GPU or TPU is present. With one, whole steps are compiled by XLA.
 
-    With one, whole steps are compiled by XLA. On a CPU convolutions are not: XLA's are slower there than the plain
-    graph's, by 1.2 times for a small network forward and by 2 times and more for a deep one or its gradient.
+    On a CPU convolutions aren't: XLA's are slower there, 1.2 times for a small network forward, and 2 times and more
+    for a deep one or its gradient.
     """
     return bool(accelerators())
 
@@ -35,28 +35,23 @@ def native_dtype() -> tuple[str, str]:
     `float32`. CPUs with the instructions are timed, because not all of them gain: AMD's Zen 5 does, Intel's Emerald
     Rapids loses a third without AMX, which virtual machines may hide.
     """
-    found = accelerators()
-    if not found:
+    if not (found := accelerators()):
         native, why = multiplies_bfloat16()
         if native:
-            rate = bfloat16_rate()
-            native, why = rate > 1.0, f"{why}, and multiplies bfloat16 {rate:.1f} times as fast as float32"
+            native = (rate := bfloat16_rate()) > 1.0
+            why += f", and multiplies bfloat16 {rate:.1f} times as fast as float32"
     elif found[0].device_type == "TPU":
         native, why = True, "TPUs multiply bfloat16"
     else:
         details = tf.config.experimental.get_device_details(found[0])
-        capability = details.get("compute_capability", (0, 0))
-        native = capability >= (8, 0)
+        native = (capability := details.get("compute_capability", (0, 0))) >= (8, 0)
         why = f"{details.get('device_name', 'the GPU')} has compute capability {'.'.join(map(str, capability))}"
     return "mixed_bfloat16" if native else "float32", why
 
 
 @functools.cache
 def bfloat16_rate() -> float:
-    """Return the rate of products of bfloat16 matrices on the CPU, as a multiple of float32's.
-
-    The rate is per second of CPU time, so that other processes on the machine don't change the answer.
-    """
+    """Return the rate of products of bfloat16 matrices, per second of CPU time, as a multiple of float32's."""
     shortest = {tf.float32: float("inf"), tf.bfloat16: float("inf")}
     with tf.device(HOST):
         factors = {dtype: tf.ones([1024, 1024], dtype) for dtype in shortest}

@@ -7,10 +7,9 @@ from importlib.metadata import EntryPoint, entry_points
 
 def declarations(group: str) -> list[EntryPoint]:
     """Return the entry points of a group by name, without those whose module has been taken away."""
-    return sorted(filter(_is_there, entry_points(group=group)), key=lambda entry: entry.name)
-
-
-def _is_there(entry: EntryPoint) -> bool:
-    with contextlib.suppress(ModuleNotFoundError):
-        return importlib.util.find_spec(entry.module) is not None
-    return False
+    found = []
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        with contextlib.suppress(ModuleNotFoundError):
+            if importlib.util.find_spec(entry.module):
+                found.append(entry)
+    return found

@@ -23,14 +23,14 @@ PARTIAL = ".partial"
 """Suffix of files that are still being written."""
 
 _MANY_FILES = 1 << 16
-_LONGEST_PARENT = 80  # bytes
+_LONGEST_PARENT = 80  # bytes; the path of a socket has at most 107
 _LONGEST_REASON = 300  # characters
 
 
 def allow_many_files() -> None:
-    """Raise the soft limit of open files, often 1024, towards the hard limit: each actor is a connection.
+    """Raise the soft limit of open files, often 1024, as far as allowed: each actor is a connection.
 
-    The limit stays at or below 65,536: programs that loop over all possible descriptors would become slow.
+    It stays at or below 65,536: programs that loop over all possible descriptors would become slow.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else min(_MANY_FILES, hard)
@@ -41,10 +41,9 @@ def allow_many_files() -> None:
 @contextlib.contextmanager
 def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears under its name once it is complete and on the disk."""
-    partial = f"{path}{PARTIAL}"
+    partial = pathlib.Path(f"{path}{PARTIAL}")
+    partial.unlink(missing_ok=True)  # if it is a symbolic link, open would follow it
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(partial)  # if it is a symbolic link, open would follow it
         with open(partial, "xb") as file:
             yield file
             file.flush()
@@ -52,7 +51,7 @@ def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
         os.replace(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.remove(partial)  # to free space on a full disk
+            partial.unlink()  # to free space on a full disk
         raise
     descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)  # so that the rename survives a power failure
     try:
@@ -72,8 +71,7 @@ def locking(path: str) -> Iterator[None]:
     """Hold an exclusive lock on a file, which is created if necessary; the lock ends with this process.
 
     Raises:
-      BlockingIOError: another process holds the lock.
-      OSError: the file can't be opened.
+      BlockingIOError: another process holds it.
     """
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,10 +80,7 @@ def locking(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def socket_directory() -> Iterator[str]:
-    """Create a temporary directory whose path is short enough for a unix socket (107 bytes).
-
-    Directories that killed processes left behind are removed.
-    """
+    """Create a temporary directory whose path is short enough for a unix socket; remove what killed processes left."""
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > _LONGEST_PARENT:
         parent = "/tmp"
@@ -108,14 +103,10 @@ class Outage:
     """
 
     what: str
-    """Plural noun for what is written or read, such as "checkpoints"."""
     meanwhile: str
-    """The consequence during the outage."""
     log: logging.Logger
     act: str = "written"
-    """Past participle of the verb that fails."""
     errors: type[Exception] = OSError
-    """The kind of error that is tolerated."""
     _lasts: bool = dataclasses.field(default=False, init=False)
 
     @contextlib.contextmanager
@@ -141,14 +132,11 @@ def reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def explaining(kind: type[Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn errors of some types, by default `OSError`, into an error of a kind with the message `what: reason`.
-
-    Errors that are of this kind already pass unchanged.
-    """
+    """Turn errors of some types, by default `OSError`, into one of a kind, `what: reason`, unless they are of it."""
     caught = errors or (OSError,)
     try:
         yield
-    except kind:
-        raise
     except caught as error:
+        if isinstance(error, kind):
+            raise
         raise kind(f"{what}: {reason(error)}") from error

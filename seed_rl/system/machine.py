@@ -3,25 +3,17 @@
 import contextlib
 import math
 import os
+import pathlib
 import platform
+import re
 from importlib import metadata
 
 from seed_rl import __version__
 from seed_rl.system.host_memory import control_groups
 from seed_rl.system.native_output import ENVIRONMENT
 
-_PACKAGES = (
-    "tensorflow",
-    "keras",
-    "numpy",
-    "gymnasium",
-    "ale-py",
-    "envpool",
-    "gfootball",
-    "mujoco",
-    "box2d",
-    "pettingzoo",
-)
+_PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium")
+_SIMULATORS = ("ale-py", "envpool", "gfootball", "mujoco", "box2d", "pettingzoo")
 _BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # the last one is ARM's
 _CPUINFO = "/proc/cpuinfo"
 _INSTRUCTIONS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "asimd", "sve", *_BFLOAT16)
@@ -34,17 +26,13 @@ def cores(root: str = "/") -> int:
     """
     found = [float(len(os.sched_getaffinity(0)))]
     for group, _ in control_groups(root, "cpu"):
-        found += [quota / period for quota, period in [_quota(group)] if quota > 0]
+        numbers: list[str] = []  # microseconds of CPU time, in a period of so many
+        for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                numbers += pathlib.Path(group, name).read_text().split()
+        if len(numbers) == 2 and numbers[0] not in ("max", "-1"):
+            found.append(float(numbers[0]) / float(numbers[1]))
     return max(1, math.ceil(min(found)))
-
-
-def _quota(group: str) -> tuple[float, float]:
-    """Return the CPU time that a control group may use in a period, both in microseconds; 0 for no limit."""
-    numbers = []
-    for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), open(os.path.join(group, name)) as file:
-            numbers += [0.0 if number == "max" else float(number) for number in file.read().split()]
-    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0.0, 1.0)
 
 
 def processor(cpuinfo: str = _CPUINFO) -> str:
@@ -72,13 +60,12 @@ def uses_onednn() -> bool:
 
 def multiplies_bfloat16(cpuinfo: str = _CPUINFO) -> tuple[bool, str]:
     """Return whether the processor multiplies bfloat16 natively, rather than in emulation, and why."""
-    native = [name for name in instructions(cpuinfo) if name in _BFLOAT16]
-    limit = _limit()
+    native, limit = [name for name in instructions(cpuinfo) if name in _BFLOAT16], _limit()
     if not native:
         return False, "the CPU has no bfloat16 instructions"
     if not uses_onednn():
         return False, "without oneDNN (TF_ENABLE_ONEDNN_OPTS), the CPU's bfloat16 instructions are not used"
-    if limit not in ("", "ALL", "DEFAULT") and not any(name in limit for name in ("BF16", "FP16", "AMX", "AVX10")):
+    if limit not in ("", "ALL", "DEFAULT") and not re.search("BF16|FP16|AMX|AVX10", limit):
         return False, f"ONEDNN_MAX_CPU_ISA={limit} excludes the CPU's bfloat16 instructions"
     return True, f"the CPU has {native[-1]}"
 
@@ -97,9 +84,7 @@ def _field(cpuinfo: str, name: str) -> str:
 def versions() -> dict[str, str]:
     """Return the versions of this package and of those that compute or simulate, as far as they are installed."""
     found = {"seed_rl": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
+    for package in (*_PACKAGES, *_SIMULATORS):
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return found

@@ -42,9 +42,6 @@ class CannotLoad(UsageError):
 def load_tensorflow() -> Any:
     """Import TensorFlow and Keras silently; errors are still raised. The process is as before.
 
-    Garbage collection is off meanwhile, because it would take a quarter of the time and find hardly any garbage. Where
-    JAX is installed, it is hidden from TensorFlow, which would take half as long again to load it for TensorFlow Lite.
-
     Raises:
       ModuleNotFoundError: TensorFlow is not installed.
       CannotLoad: the import fails otherwise, Keras was imported before with another backend, or has another float type.
@@ -56,18 +53,24 @@ def load_tensorflow() -> Any:
         if getattr(error, "name", None) == "tensorflow":
             raise
         raise CannotLoad(f"TensorFlow can't be loaded: {described(error)}; `seed_rl doctor` examines more") from error
-    if keras.backend.backend() != "tensorflow":
-        raise CannotLoad(f"Keras was imported before with backend {keras.backend.backend()}, and needs tensorflow here")
-    if keras.config.floatx() != "float32":
-        raise CannotLoad(f"Keras is set to {keras.config.floatx()} (~/.keras/keras.json), and needs float32 here")
+    if (backend := keras.backend.backend()) != "tensorflow":
+        raise CannotLoad(f"Keras was imported before with backend {backend}, and needs tensorflow here")
+    if (kind := keras.config.floatx()) != "float32":
+        raise CannotLoad(f"Keras is set to {kind} (~/.keras/keras.json), and needs float32 here")
     return tensorflow
 
 
 @contextlib.contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Lend this process what TensorFlow and Keras are imported with, and undo what that changes."""
-    environment, drawn, collects, hides = dict(os.environ), random.getstate(), gc.isenabled(), "jax" not in sys.modules
-    os.environ.update(ENVIRONMENT | environment | {"KERAS_BACKEND": "tensorflow"})
+    """Lend this process what TensorFlow and Keras are imported with, and undo what that changes.
+
+    Garbage collection is off meanwhile, because it would take a quarter of the time and find hardly any garbage. Where
+    JAX is installed, it is hidden from TensorFlow, which would take half as long again to load it for TensorFlow Lite.
+    """
+    names = (*ENVIRONMENT, "KERAS_BACKEND")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    drawn, collects, hides = random.getstate(), gc.isenabled(), "jax" not in sys.modules
+    os.environ.update({**ENVIRONMENT, **before, "KERAS_BACKEND": "tensorflow"})
     gc.disable()
     if hides:
         sys.modules["jax"] = None  # type: ignore[assignment]
@@ -76,10 +79,9 @@ def _as_it_was() -> Iterator[None]:
     finally:
         if hides:
             del sys.modules["jax"]
-        for name in (*ENVIRONMENT, "KERAS_BACKEND"):
+        for name in names:
             os.environ.pop(name, None)
-            if name in environment:
-                os.environ[name] = environment[name]
+        os.environ.update(before)
         random.setstate(drawn)  # Keras draws a seed
         if collects:
             gc.enable()

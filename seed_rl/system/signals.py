@@ -41,9 +41,9 @@ class StopFlag:
         self.raises = False
         """Whether a signal raises KeyboardInterrupt immediately, because there is nothing to save yet."""
         self.raised = False
-        """Whether a signal has raised KeyboardInterrupt, because the flag `raises`."""
+        """Whether one has done so."""
         self._set = False
-        self._signalled_at: float | None = None
+        self._signalled_at = 0.0
 
     def is_set(self) -> bool:
         """Return whether to end."""
@@ -59,14 +59,13 @@ class StopFlag:
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal by asking to end; raise KeyboardInterrupt if one has come more than a second before."""
-        self.exit_code = self.exit_code or 128 + number
+        if not self.exit_code:
+            self.exit_code, self._signalled_at = 128 + number, time.monotonic()
         self._set = True
-        if self._signalled_at is None:
-            self._signalled_at = time.monotonic()
-        elif not self.raised and time.monotonic() - self._signalled_at > _INSIST_SECONDS:
-            raise KeyboardInterrupt
         if self.raises:
             self.raises, self.raised = False, True  # further signals must not interrupt the clean-up
+            raise KeyboardInterrupt
+        if not self.raised and time.monotonic() - self._signalled_at > _INSIST_SECONDS:
             raise KeyboardInterrupt
 
 
@@ -79,8 +78,8 @@ def signals(numbers: Sequence[signal.Signals] = ALL) -> Iterator[StopFlag]:
     context without an error.
     """
     stopped = StopFlag()
-    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    caught = [number for number in numbers if number is not signal.SIGHUP or hangs_up]
+    ignored = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else []
+    caught = [number for number in numbers if number not in ignored]
     before = {number: signal.signal(number, stopped.handle) for number in caught}
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, caught)
     try:
