@@ -40,14 +40,14 @@ class UpdateResult(NamedTuple):
 
 
 def update_result(
-    passes: Sequence[StepResult], priorities: np.ndarray, prefixed: Mapping[str, Optimizer], rates: np.ndarray
+    passes: Sequence[StepResult], priorities: np.ndarray, optimizers: Mapping[str, Optimizer], rates: np.ndarray
 ) -> UpdateResult:
     """Summarise the optimizer steps of an update.
 
     Args:
       passes: steps of each pass, NumPy arrays [steps, ...].
       priorities: priorities of this process's sequences, float32 [B].
-      prefixed: optimizer settings of each group of variables by the prefix of its metrics.
+      optimizers: settings of each group of variables.
       rates: learning rate of each group, float32 [groups].
     """
     steps = tf.nest.map_structure(lambda *arrays: np.concatenate(arrays), *passes)
@@ -55,7 +55,9 @@ def update_result(
     if applied.any():
         metrics = {name: float(np.mean(values[applied])) for name, values in steps.means.items()}
         metrics |= {name: float(np.max(values[applied])) for name, values in steps.maxima.items()}
-        for (prefix, settings), norms, rate in zip(prefixed.items(), steps.norms[applied].T, rates, strict=True):
+        prefixes = ["", *(f"{group}/" for group in [*optimizers][1:])]
+        groups = zip(prefixes, optimizers.values(), steps.norms[applied].T, rates, strict=True)
+        for prefix, settings, norms, rate in groups:
             metrics |= {f"{prefix}gradient_norm": float(np.mean(norms)), f"{prefix}learning_rate": float(rate)}
             if settings.clip_norm:
                 metrics[f"{prefix}gradient_to_clip"] = float(np.mean(norms)) / settings.clip_norm

@@ -11,7 +11,6 @@ from seed_rl.agents.base import Agent
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.gradients import Gradients, Reduction
 from seed_rl.learner.group_optimizers import GroupOptimizers
-from seed_rl.learner.minibatches import draw_minibatches, draw_seeds, in_batch_order
 from seed_rl.learner.results import StepResult, UpdateResult, update_result
 from seed_rl.learner.running_statistics import RunningStatistics
 from seed_rl.system import devices
@@ -42,7 +41,7 @@ class TrainStep:
           strategy: strategy of this process's replicas; None for a single device.
           passes: number of passes over each batch.
           minibatches: number of optimizer steps per pass, each from an equal part of the batch.
-          reduction: means and maxima over the learners that apply the same updates, each from its part of the batch.
+          reduction: of the learners that apply the same updates, each from its part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
         self._agent, self._passes, self._minibatches = agent, passes, minibatches
@@ -79,8 +78,8 @@ class TrainStep:
         for _ in range(self._passes):
             minibatches, steps = self._pass_over(unroll, weights, rates, generator)
             passes.append(steps)
-        priorities = in_batch_order(minibatches, passes[-1].priorities, self._replicas)
-        return update_result(passes, priorities, self._optimizers.prefixed, rates.numpy())
+        priorities = _in_batch_order(minibatches, passes[-1].priorities, self._replicas)
+        return update_result(passes, priorities, self._optimizers.settings, rates.numpy())
 
     def warm_up(self, unroll: Unroll, count: int) -> None:
         """Compile the update by a pass over `count` unrolls whose steps are all skipped; see `__call__`."""
@@ -105,9 +104,13 @@ class TrainStep:
     def _pass_over(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, generator: np.random.Generator
     ) -> tuple[np.ndarray, StepResult]:
-        """Take a pass of optimizer steps; return its minibatches and the results, NumPy arrays."""
-        minibatches = draw_minibatches(self._minibatches, weights.shape[0] // self._replicas, generator)
-        seeds = draw_seeds(self._minibatches, generator, self._replicas)
+        """Take a pass of optimizer steps; return its minibatches, int32 [M, n], and the results, NumPy arrays."""
+        columns = np.arange(weights.shape[0] // self._replicas, dtype=np.int32)  # of each replica
+        minibatches = (columns if self._minibatches == 1 else generator.permutation(columns)).reshape(
+            self._minibatches, -1
+        )
+        # Each replica adds its number.
+        seeds = generator.integers(2**31 - self._replicas, size=(self._minibatches, 2), dtype=np.int32)
         steps = [
             self._compiled_step(unroll, weights, rates, columns, seed)
             for columns, seed in zip(tf.constant(minibatches), tf.constant(seeds), strict=True)
@@ -130,3 +133,11 @@ class TrainStep:
         # On CPUs, outside the compiled parts, which would copy the weights.
         tf.cond(finite, apply, lambda: tf.constant(False))
         return StepResult(finite, means, maxima, norm, priorities)
+
+
+def _in_batch_order(minibatches: np.ndarray, values: np.ndarray, replicas: int) -> np.ndarray:
+    """Bring the values of M minibatches of R replicas, [M, R n], into the order of the batch, [M R n], if any."""
+    if not values.size:
+        return np.zeros(0, np.float32)
+    of_replicas = np.concatenate([step.reshape(replicas, -1) for step in values], axis=1)
+    return of_replicas[:, np.argsort(minibatches.ravel())].ravel()
