@@ -39,8 +39,7 @@ class Acting:
           sizes: the sizes of store, queue and batches.
           inference: the waiting times.
           seed: the seed for sampling actions; must differ each time a run is started.
-          devices: TensorFlow's names of the device that acts and the device that holds the unrolls; empty for the
-            default.
+          devices: TensorFlow's names of the device that acts and of the one that holds the unrolls; "": the default.
           recorded: bool [N], which environments' steps are stored; by default all training environments'.
           act_step: builds what acts, given the store; by default for the agent alone.
           batcher: builds what composes the batches, given the queue of unrolls that they fill.

@@ -24,9 +24,7 @@ class UnrollCursor:
             in time. Up to `stride` - 1 steps before the first unroll are then acted on but not recorded.
         """
         num_envs = len(recorded)
-        self.length = length
-        self.stride = stride
-        self.depth = -(-length // stride)
+        self.length, self.stride, self.depth = length, stride, -(-length // stride)
         self.spare = pool.num_slots
         self.version = 0
         """Number of learner updates in the acting weights; set by the learner."""
