@@ -23,7 +23,7 @@ class Staging:
 
     def __init__(self, env_spec: EnvSpec, size: int):
         zeros = tf.nest.map_structure(lambda spec: np.zeros((size, *spec.shape), spec.dtype), env_spec.observation)
-        self.batch = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), zeros)
+        self.batch = EnvOutput(np.zeros(size, np.float32), np.zeros(size, bool), np.zeros(size, bool), zeros)
         """The whole batch, fields [size, ...]; rows that the last `fill` didn't write are stale."""
         self._arrays = tf.nest.flatten(self.batch)
 

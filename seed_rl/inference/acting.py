@@ -49,8 +49,7 @@ class Acting:
         store = UnrollStore(agent.step_spec, sizes.length, sizes.num_slots, store_device)
         self.unrolls = Unrolls(store, pool, UnrollQueue(sizes.queue_capacity))
         self.act_step = act_step(store) if act_step else ActStep(agent, store, sizes, seed, device)
-        if recorded is None:
-            recorded = np.arange(sizes.num_envs) < sizes.num_training_envs
+        recorded = np.arange(sizes.num_envs) < sizes.num_training_envs if recorded is None else recorded
         self.cursor = UnrollCursor(recorded, sizes.length, sizes.stride, pool, inference.stagger_unrolls)
         batches = batcher or (lambda queue: Batcher(sizes.max_batch, inference.max_wait_ms / 1000))
         self.thread = ActingThread(self.act_step, self.cursor, self.unrolls.queue, batches(self.unrolls.queue))

@@ -15,10 +15,9 @@ from seed_rl.inference.acting import Acting
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.progress import Counters, Progress, StepCounter
 from seed_rl.learner.replicas import Replicas
-from seed_rl.learner.results import UpdateResult
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch, Source
-from seed_rl.learner.train_step import TrainStep
+from seed_rl.learner.train_step import TrainStep, UpdateResult
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sink import Sink

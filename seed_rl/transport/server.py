@@ -107,10 +107,8 @@ class ActorServer:
         except OSError:  # no descriptor left to look with
             is_crowded = True
         if is_crowded and self._crowds.take("") is not None:
-            sentence = (
-                "%d connections are open, the maximum (half of `ulimit -n`): further ones are closed until some end"
-            )
-            _log.warning(sentence, self._max_connections)
+            most = f"{self._max_connections} connections are open, the maximum (half of `ulimit -n`)"
+            _log.warning("%s: further ones are closed until some end", most)
 
     def _on_call(self, call: IncomingCall) -> bool:
         """Check a call's token before reading any message, then its method."""
@@ -157,21 +155,18 @@ class ActorServer:
             sentence = f"{_REFUSED_JOINS} joins from this host were refused within a second: try again later"
             raise Refused(Refusal.RESOURCE_EXHAUSTED, sentence)
         try:
-            return self._lease(request, peer)
+            with reading():
+                run_id, env_spec, group_sizes = messages.read_join_request(request)
+            largest = StepCodec(env_spec, max(group_sizes)).step_bytes
+            if largest > self._max_message_bytes:
+                step = f"a step of {max(group_sizes)} environments is a message of {largest} bytes"
+                sentence = f"{step} and the learner reads up to {self._max_message_bytes}: make the groups smaller"
+                raise Refused(Refusal.INVALID_ARGUMENT, sentence)
+            return messages.join_reply(self.service.join(run_id, env_spec, group_sizes, peer))
         except Exception as error:
             if not (isinstance(error, Refused) and error.refusal is Refusal.UNAVAILABLE):  # for a moment only
                 self._refused_joins.take(peer)
             raise
-
-    def _lease(self, request: bytes, peer: str) -> bytes:
-        with reading():
-            run_id, env_spec, group_sizes = messages.read_join_request(request)
-        largest = StepCodec(env_spec, max(group_sizes)).step_bytes
-        if largest > self._max_message_bytes:
-            step = f"a step of {max(group_sizes)} environments is a message of {largest} bytes"
-            sentence = f"{step} and the learner reads up to {self._max_message_bytes}: make the groups smaller"
-            raise Refused(Refusal.INVALID_ARGUMENT, sentence)
-        return messages.join_reply(self.service.join(run_id, env_spec, group_sizes, peer))
 
     def _act(self, call: IncomingCall) -> None:
         with reading():
