@@ -43,10 +43,9 @@ class Gradients:
     reduction: Reduction | None
 
     def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
-        """Differentiate a minibatch; called in a compiled function.
+        """Differentiate a minibatch of a batch of unrolls, or its part for each replica; called in a compiled function.
 
         Args:
-          unroll: batch of unrolls, or its part for each replica.
           weights: importance weights of this process's sequences, float32 [B].
           columns: sequences of each replica that make up the minibatch, int32 [n].
           seed: int32 [2], to which each replica adds its number.

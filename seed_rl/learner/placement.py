@@ -26,11 +26,8 @@ _USABLE_PERCENT = 90
 def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -> str:
     """Choose the device for a store, such as "GPU:0", by the memory that is free now, and log it.
 
-    Args:
-      sizes: sizes of the store.
-      wanted: value of `Replay.placement`.
-      device: TensorFlow's name of the accelerator; empty for the first.
-      sharers: number of stores of this size that share the host's memory.
+    `wanted` is a value of `Replay.placement`, `device` TensorFlow's name of the accelerator, or "" for the first; so
+    many `sharers` have a store of this size in the host's memory.
 
     Raises:
       ConfigError: too little memory is free; the message gives the need, the free memory and a capacity that would fit.

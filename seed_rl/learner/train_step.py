@@ -63,14 +63,10 @@ class TrainStep:
         minibatches: int = 1,
         reduction: Reduction | None = None,
     ):
-        """
-        Args:
-          agent: agent to update, built in the strategy's scope.
-          optimizer: default settings, which each of the agent's groups of variables may change.
-          strategy: strategy of this process's replicas; None for a single device.
-          passes: number of passes over each batch.
-          minibatches: number of optimizer steps per pass, each from an equal part of the batch.
-          reduction: of the learners that apply the same updates, each from its part of the batch.
+        """The agent was built in the scope of the `strategy`, of this process's replicas; None: a single device.
+
+        Its groups of variables may change the settings of the optimizer. With a `reduction`, several learners apply the
+        same updates, each from its part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
         self._agent, self._passes, self._minibatches = agent, passes, minibatches

@@ -56,12 +56,9 @@ class LearnerClient:
     """
 
     def __init__(self, address: str, security: ClientSecurity, *, name: str | None = None, share_memory: bool = True):
-        """
-        Args:
-          address: `host:port` or `unix:/path`.
-          security: the actor's credentials.
-          name: this actor's name in the learner's log; by default the host name.
-          share_memory: whether a learner on this machine may read steps from memory that it shares with this process.
+        """The address is `host:port` or `unix:/path`, the name that in the learner's log, by default the host's.
+
+        A learner on this machine may read steps from shared memory, unless it is told not to.
 
         Raises:
           AddressError, SecurityError: the address is malformed; the token would cross a network in plain text.

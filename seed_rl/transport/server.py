@@ -34,12 +34,7 @@ class ActorServer:
     """Serves actors from `start` to `stop`, on its own thread."""
 
     def __init__(self, address: str, service: Service, *, security: ServerSecurity, max_message_bytes: int = 64 << 20):
-        """
-        Args:
-          address: `host:port` (port 0: any free one) or `unix:/path`.
-          service: answers the calls.
-          security: the learner's credentials.
-          max_message_bytes: the largest message to read; groups with larger steps may not join.
+        """The address is `host:port` (port 0: any free one) or `unix:/path`; groups with larger steps may not join.
 
         Raises:
           AddressError, SecurityError: the address is malformed, or `security` isn't enough for it.
