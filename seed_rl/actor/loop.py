@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import random
 import secrets
@@ -108,12 +109,10 @@ class Actor:
         num_groups, envs_per_group = self.num_groups or asked.num_groups, self.envs_per_group or asked.envs_per_group
         self._build(ActorSettings(asked.env, num_groups, envs_per_group))
         spec = spec_of(self._envs[0])
-        lease = client.join(
-            self.run_id or secrets.token_hex(8), spec, [env.num_envs for env in self._envs], _RPC_SECONDS
-        )
+        sizes = [env.num_envs for env in self._envs]
+        lease = client.join(self.run_id or secrets.token_hex(8), spec, sizes, _RPC_SECONDS)
         self._delays = growing_delays(_LONGEST_PAUSE)
-        num_envs = sum(env.num_envs for env in self._envs)
-        _log.info("joined with %d environments in %.1f s", num_envs, time.monotonic() - started)
+        _log.info("joined with %d environments in %.1f s", sum(sizes), time.monotonic() - started)
         with ThreadPoolExecutor(len(self._envs), thread_name_prefix="group") as groups:
             runs = [groups.submit(self._run_group, client, lease, group, spec) for group in range(len(self._envs))]
         errors = [error for run in runs if (error := run.exception()) is not None]
@@ -129,15 +128,11 @@ class Actor:
         config: EnvConfig = self._call_env("load", registry.from_description, settings.env)
         for module in config.modules:  # the learner isn't trusted to run code here
             if not registry.may_import(module):
-                raise registry.CannotBuild(
-                    f"the learner asks for an environment from module {module!r}, which this actor may not import; "
-                    f"--import_module={module} permits it"
-                )
+                asked = f"the learner asks for an environment from module {module!r}, which this actor may not import"
+                raise registry.CannotBuild(f"{asked}; --import_module={module} permits it")
         with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
-            builds = [
-                builders.submit(self._call_env, "make", config.make, settings.envs_per_group)
-                for _ in range(settings.num_groups)
-            ]
+            make = functools.partial(self._call_env, "make", config.make, settings.envs_per_group)
+            builds = [builders.submit(make) for _ in range(settings.num_groups)]
         self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
         for build in builds:
             build.result()

@@ -26,11 +26,8 @@ class Rows:
 
         self.specs = specs
         self._variables = tf.nest.map_structure(variable, specs)
-
-    @property
-    def variables(self) -> list[tf.Variable]:
+        self.variables: list[tf.Variable] = tf.nest.flatten(self._variables)
         """The variables of all tensors, in the order of the nest."""
-        return tf.nest.flatten(self._variables)
 
     @property
     def nbytes(self) -> int:
@@ -40,18 +37,10 @@ class Rows:
     def gather(self, indices: Any) -> Any:
         """Copy rows by their `indices` on the first axis, int [n]: nest of [n, ...]."""
 
-        def rows(spec: tf.TensorSpec, variable: tf.Variable) -> tf.Tensor:
-            return _unheld(tf.gather(variable, indices), spec)
-
-        return tf.nest.map_structure(rows, self.specs, self._variables)
+        return tf.nest.map_structure(lambda s, v: _unheld(tf.gather(v, indices), s), self.specs, self._variables)
 
     def scatter(self, indices: Any, values: Any) -> None:
-        """Write rows in place.
-
-        Args:
-          indices: int [n, axes]: positions along the first `axes` leading axes.
-          values: nest of [n, ...].
-        """
+        """Write rows, a nest of [n, ...], in place at `indices` int [n, axes] along the first leading axes."""
 
         def write(spec: tf.TensorSpec, variable: tf.Variable, value: Any) -> None:
             variable.scatter_nd_update(indices, _held(value, spec))

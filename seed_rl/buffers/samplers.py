@@ -45,14 +45,7 @@ class Sampler(abc.ABC):
         priority_exponent: float = 1.0,
         importance_exponent: float = 1.0,
     ):
-        """
-        Args:
-          capacity: maximum number of sequences, at least 1.
-          num_slots: slots of the store, at least `capacity`, including those of unrolls in progress.
-          seed: seed of the draws.
-          priority_exponent: alpha, in [0, 1]; see `PrioritizedSampler`.
-          importance_exponent: beta, in [0, 1].
-        """
+        """The store has `num_slots`, also for unrolls in progress; see `PrioritizedSampler` for the exponents."""
         self.capacity = capacity
         self.priority_exponent, self.importance_exponent = priority_exponent, importance_exponent
         self.generator = np.random.Generator(np.random.PCG64(seed))
@@ -93,8 +86,7 @@ class Sampler(abc.ABC):
           int32 [m]: the slots evicted to make room, oldest first.
 
         Raises:
-          ValueError: n exceeds the capacity; a slot is inside or repeated; a priority is negative, not finite or too
-            large for float32.
+          ValueError: n exceeds the capacity, a slot is inside or repeated, or a priority is no such number in float32.
         """
         priorities = _usable_priorities(slots, priorities)
         self._check_new(slots)
@@ -115,11 +107,7 @@ class Sampler(abc.ABC):
         """Draw `count` of the sequences inside, at least one, independently with replacement."""
 
     def update(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Set new priorities of sequences inside.
-
-        Args:
-          slots: int32 [n], all inside; if a slot is repeated, its last priority counts.
-          priorities: float [n], as in `insert`.
+        """Set new priorities of `slots` inside, as in `insert`; if a slot is repeated, its last priority counts.
 
         Raises:
           ValueError: a slot is not inside; a priority is negative, not finite or too large for float32.
@@ -132,18 +120,10 @@ class Sampler(abc.ABC):
     def get_state(self) -> dict[str, np.ndarray]:
         """The state for `set_state`, as arrays that can be saved without pickle.
 
-        Returns:
-          slots: int32 [N], oldest first.
-          priorities: float64 [N], before exponentiation.
-          generator: uint8 [any], the state of the random number generator as JSON text.
+        They are slots int32 [N], oldest first, their priorities float64 [N], and the random generator's state as JSON.
         """
-        slots = self.slots
-        generator = json.dumps(self.generator.bit_generator.state).encode()
-        return {
-            "slots": slots,
-            "priorities": self._priorities[slots],
-            "generator": np.frombuffer(generator, np.uint8).copy(),
-        }
+        generator = np.frombuffer(json.dumps(self.generator.bit_generator.state).encode(), np.uint8).copy()
+        return {"slots": self.slots, "priorities": self.priorities, "generator": generator}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Replace the content with the result of `get_state` of a sampler, whose capacity may have been different.

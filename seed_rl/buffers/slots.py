@@ -25,8 +25,7 @@ class SlotPool:
     def acquire(self, count: int, version: int = 0) -> np.ndarray:
         """Take `count` free slots, int32 [count], for unrolls that begin after `version` learner updates.
 
-        Raises:
-          RuntimeError: fewer are free; the store is sized so that back-pressure prevents this.
+        The store is sized so that back-pressure leaves enough of them: fewer are a RuntimeError.
         """
         with self._lock:
             if count > len(self._free):
@@ -77,11 +76,7 @@ class UnrollQueue:
             self._changed.notify_all()
 
     def take(self, count: int, timeout: float) -> np.ndarray | None:
-        """Remove the `count` oldest unrolls.
-
-        Returns:
-          int32 [count]; None if too few arrive within `timeout` seconds or the queue is closed.
-        """
+        """Remove the oldest unrolls, int32 [count]; None if too few come within `timeout` s or the queue is closed."""
         with self._changed:
             self._demand = count
             self._changed.notify_all()

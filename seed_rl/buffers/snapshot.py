@@ -32,11 +32,7 @@ def arrays_of(snapshot: Archive) -> dict[str, np.ndarray]:
 
 
 def read_unrolls(snapshot: Archive, store: UnrollStore, slots: np.ndarray) -> None:
-    """Read the unrolls of a snapshot into `slots` of a store, int32 [n], in the order in which they were written.
-
-    Raises:
-      ValueError: the unrolls can't be read, have the wrong shapes, or do not fit into the slots.
-    """
+    """Read the unrolls of a snapshot, in their order, into `slots` of a store, int32 [n]; raise ValueError if odd."""
     pieces = _pieces(slots, store.nbytes_each)
     rows = sorted(name for name in snapshot if name.startswith(_UNROLLS))
     members = [[name for name in rows if name.startswith(f"{_UNROLLS}{piece:06d}/")] for piece in range(len(pieces))]

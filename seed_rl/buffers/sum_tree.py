@@ -22,12 +22,7 @@ class SumTree:
         return float(self._nodes[1])
 
     def set(self, indices: np.ndarray, values: np.ndarray) -> None:
-        """Replace numbers.
-
-        Args:
-          indices: int [n]; if an index is repeated, its last value counts.
-          values: float64 [n], finite and not negative.
-        """
+        """Replace numbers at `indices` int [n] by `values` float64 [n]; of a repeated index the last value counts."""
         nodes = indices + self._first_leaf
         self._nodes[nodes] = values
         for _ in range(self._levels):
@@ -39,10 +34,7 @@ class SumTree:
         return self._nodes[indices + self._first_leaf]
 
     def find(self, targets: np.ndarray) -> np.ndarray:
-        """Where each target falls when the numbers are laid end to end.
-
-        Args:
-          targets: float64 [n] in [0, `total`); values outside are clipped.
+        """Where each target, float64 [n] in [0, `total`), falls when the numbers are laid end to end, clipped.
 
         Returns:
           int64 [n]: the i for which sum(numbers[:i]) <= target < sum(numbers[:i + 1]), up to rounding. The number at i

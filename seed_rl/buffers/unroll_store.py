@@ -86,11 +86,7 @@ class UnrollStore:
         return [tensor.numpy() for tensor in tf.nest.flatten(nest)]
 
     def set_rows(self, slots: np.ndarray, rows: Sequence[np.ndarray]) -> None:
-        """Write back the arrays of `get_rows`.
-
-        Raises:
-          ValueError: the number, shape or dtype of the arrays is wrong.
-        """
+        """Write back the arrays of `get_rows`; raise ValueError if their number, shape or dtype is wrong."""
         nest = (self._states.specs, self._steps.specs)
         leading = [()] * len(self._states.variables) + [(self.length,)] * len(self._steps.variables)
         specs = tf.nest.flatten(nest)

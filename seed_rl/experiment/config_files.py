@@ -33,10 +33,10 @@ MAY_CHANGE = (
 differ between learners of one run."""
 
 _AGENTS = "agents/"
+# Settings of networks and data that come with a new agent; `load` keeps the others.
 _OF_AN_AGENT = {
     *("unroll_length", "mlp_layers", "kernel_initializer", "layer_norm", "observation_norm", "clip_reward_input")
 }
-"""Settings of networks and data that come with a new agent; `load` keeps the others."""
 
 
 def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), agent: str | None = None) -> Experiment:
@@ -60,16 +60,12 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), a
 
 
 def change(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
-    """Return a group of settings with some changed, also in nested groups, by gin bindings.
-
-    Raises:
-      ConfigError: a binding is for another group, its parameter is unknown, or its value is invalid.
-    """
+    """Return a group of settings with some changed, also in nested groups, by gin bindings, or raise ConfigError."""
     every = list(groups(settings))
-    names = " and ".join(type(group).__name__ for group in every)
+    names = [type(group).__name__ for group in every]
     for binding in gin_params:
-        if binding.partition(".")[0].strip() not in (type(group).__name__ for group in every):
-            raise ConfigError(f"only settings of {names} can be changed here, got {binding!r}")
+        if binding.partition(".")[0].strip() not in names:
+            raise ConfigError(f"only settings of {' and '.join(names)} can be changed here, got {binding!r}")
     return _read(type(settings), [], ["\n".join(map(bindings, every)), *gin_params])
 
 
@@ -80,17 +76,19 @@ def _read(
     with own_gin():
         try:
             for name in gin_files:
-                _parse(gin.parse_config_file, find_config(name), "")
+                _parse(gin.parse_config_file, find_config(name))
             if agent is not None:
                 _change_agent(agent)
             for binding in gin_params:
                 current = without_gone_in_text(_quote(binding), "gin_params")
                 _parse(gin.parse_config, current, f"{binding!r}: ", binding.partition("=")[0].strip())
-            _parse(lambda _: check_references(), "", "")
+            _parse(lambda _: check_references(), "")
             _refuse_unused_scopes(gin.config_str())
             return kind()  # gin supplies the arguments
+        except ConfigError:
+            raise
         except (TypeError, ValueError, UsageError) as error:
-            raise error if isinstance(error, ConfigError) else ConfigError(without_gin(error)) from error
+            raise ConfigError(without_gin(error)) from error
 
 
 def _change_agent(name: str) -> None:
@@ -98,7 +96,7 @@ def _change_agent(name: str) -> None:
     old = _agent()
     if type(old).__name__.lower() == name:
         return
-    _parse(gin.parse_config_file, find_config(_AGENTS + name), "")
+    _parse(gin.parse_config_file, find_config(_AGENTS + name))
     new = _agent()
     if not new.learns_from_replay:
         bound = gin.get_bindings("Experiment", resolve_references=False)
@@ -118,7 +116,7 @@ def _agent() -> Any:
     return copy.deepcopy(gin.get_bindings("Experiment", resolve_references=False).get("agent"))  # gin's call
 
 
-def _parse(parse: Callable[[str], Any], argument: str, prefix: str, setting: str = "") -> None:
+def _parse(parse: Callable[[str], Any], argument: str, prefix: str = "", setting: str = "") -> None:
     """Let gin parse an argument; raise ConfigError with the prefix, gin's words, and the known setting most like it."""
     try:
         parse(argument)
@@ -127,10 +125,9 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str, setting: str
     except SystemExit as error:
         raise ConfigError(f"{argument} imports a module that exits the program: {described(error)}") from error
     except Exception as error:  # gin and imported modules may raise anything
-        unknown = "; a class is known once a file or binding imports its module, as `import seed_rl.envs.gym` does"
-        hint = unknown if "No configurable matching" in str(error) else ""
-        guess = _guess(setting)
-        words = without_gin(error).rstrip(".") + hint
+        words, guess = without_gin(error).rstrip("."), _guess(setting)
+        if "No configurable matching" in words:
+            words += "; a class is known once a file or binding imports its module, as `import seed_rl.envs.gym` does"
         raise ConfigError(f"{prefix}{words}{guess and '.'}{guess}") from error
 
 
@@ -203,11 +200,7 @@ def summary(name: str) -> str:
 
 
 def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
-    """Return the `differences` from the run in a log directory; empty if there is no run.
-
-    Raises:
-      ConfigError: `config.json` in the directory can't be read, or a setting in it that had an effect is gone.
-    """
+    """Return the `differences` from the run in a log directory, or raise ConfigError; empty if there is no run."""
     try:
         saved = saved_settings(logdir)
     except FileNotFoundError:
@@ -218,15 +211,8 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
 def differences(experiment: Experiment, saved: Mapping[str, Any], place: str = "the record") -> list[str]:
     """Describe the changed settings that prevent an experiment from continuing a run, in a phrase each.
 
-    The length of the run may change unless its learning rate depends on it.
-
-    Args:
-      experiment: the experiment that would continue the run.
-      saved: result of `Experiment.to_json` for the run.
-      place: what a message calls it.
-
-    Raises:
-      ConfigError: the run had a setting that is gone, and that had an effect.
+    The length of the run may change unless its learning rate depends on it. `saved` is the run's `Experiment.to_json`,
+    from a place that a ConfigError names if it has a setting that is gone.
     """
     saved = without_gone(saved, place)
     # Both have JSON's types, and one name for a group of settings, which may be None, and for its kind.
@@ -246,9 +232,6 @@ def save_config(experiment: Experiment, logdir: str, chosen: Mapping[str, str] =
     """Write all settings into the log directory, as `config.gin` for people and as `config.json`, which is read again.
 
     The latter also says what was `chosen` on this machine for settings that leave it open, by their dotted names.
-
-    Raises:
-      OSError: a file can't be written and is left unchanged.
     """
     os.makedirs(logdir, exist_ok=True)
     data = {**experiment.to_json(), **{f"{name}{CHOSEN}": value for name, value in chosen.items()}}

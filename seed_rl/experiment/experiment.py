@@ -15,7 +15,6 @@ from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
 from seed_rl.envs.elsewhere import probe_spec
 from seed_rl.errors import UsageError
-from seed_rl.experiment.logs import Logs
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.own_classes import OneOfOrOwn
 from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
@@ -131,10 +130,28 @@ class Devices(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        for field in ("training", "inference"):
-            names = getattr(self, field)
+        for field, names in (("training", self.training), ("inference", self.inference)):
             if len(set(names)) < len(names):
                 raise ValueError(f"Devices.{field} names a device twice: {', '.join(names)}")
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Logs(Settings):
+    """What a run writes into its log directory, and how often."""
+
+    metrics_interval_s: Annotated[float, Within(0.1)] = 10.0
+    """Interval between rows of metrics, seconds."""
+    checkpoint_interval_s: Annotated[float, Within(0.1)] = 300.0
+    """Interval between checkpoints, seconds; a run writes another one when it ends."""
+    checkpoints_kept: Count = 5
+    """Number of checkpoints to keep; older ones are removed."""
+    keep_every_frames: Annotated[int, Within(0)] = 0
+    """Interval between checkpoints that are never removed (`frames-<n>.npz`), environment frames; 0: none."""
+    digest_updates: Count = 20
+    """Interval between digests of all weights in the journal of a recorded run, learner updates."""
+    wandb_project: Annotated[str, Place()] = ""
+    """Weights & Biases project to which the run reports (needs the package `wandb`); empty: none."""
 
 
 @gin.configurable
@@ -183,19 +200,16 @@ class Experiment(Settings):
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"Experiment.{name} must be {what}, got {getattr(self, name)!r}")
-        if self.batch_size % self.minibatches:
-            raise ValueError(
-                f"Experiment.minibatches ({self.minibatches}) must divide Experiment.batch_size ({self.batch_size})"
-            )
-        agent = type(self.agent).__name__
+        batch, parts, agent = self.batch_size, self.minibatches, type(self.agent).__name__
+        if batch % parts:
+            raise ValueError(f"Experiment.minibatches ({parts}) must divide Experiment.batch_size ({batch})")
         if self.agent.learns_from_replay and self.replay is None:
             raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
         if self.league is not None and self.env.players <= self.env.home_players:
-            raise ValueError(
-                f"Experiment.league needs games with opponents, {self.env.title} has none: it must be None"
-            )
+            none = f"{self.env.title} has none: it must be None"
+            raise ValueError(f"Experiment.league needs games with opponents, {none}")
         first, total = self.frames_before_update, self.total_frames
         if first >= total + (self.replay is None):
             taker = "filling the replay to Replay.min_size" if self.replay else "a batch (Experiment.batch_size)"
@@ -203,17 +217,15 @@ class Experiment(Settings):
             raise ValueError(f"the run would end before its first update: {text}")
         for name in ("envs_per_group", "num_eval_envs"):
             self.env.check_rows(f"Actors.{name}", getattr(self.actors, name))
-        if self.actors.envs_per_group > self.inference.max_batch_size:
-            raise ValueError(
-                f"Actors.envs_per_group ({self.actors.envs_per_group}) must not exceed Inference.max_batch_size "
-                f"({self.inference.max_batch_size}): a group acts in one batch"
-            )
+        group, most = self.actors.envs_per_group, self.inference.max_batch_size
+        if group > most:
+            why = f"must not exceed Inference.max_batch_size ({most}): a group acts in one batch"
+            raise ValueError(f"Actors.envs_per_group ({group}) {why}")
 
     def env_spec(self) -> EnvSpec:
-        """Return the specs of observations and actions, if necessary by creating an environment (see `probe_spec`).
+        """Return the specs of observations and actions, if necessary of an environment, or raise CannotBuild.
 
-        Raises:
-          CannotBuild: creating the environment failed, or its outputs don't match its declared spaces.
+        An environment is created for this (see `probe_spec`), and its outputs must match its declared spaces.
         """
         return _env_spec(self.env)
 
@@ -221,8 +233,7 @@ class Experiment(Settings):
         """Build the agent for these environments; all are for evaluation, or some as in `actors`. Imports TensorFlow.
 
         Raises:
-          CannotAct: the agent does not support these environments.
-          CannotBuild: the spec can't be determined, as in `env_spec`.
+          CannotAct, CannotBuild: the agent doesn't support these environments; as in `env_spec`.
         """
         training = 0 if for_evaluation else self.actors.num_training_envs
         return self.agent.for_device().build(self.env_spec(), training, self.seed)

@@ -29,45 +29,41 @@ class _Gone(NamedTuple):
     """Type of the values that are gone, of a setting that still has others."""
 
 
-_AGENTS = ("VTrace", "PPO", "PQN", "R2D2", "SAC")
+def _core(units: int) -> dict[str, Any]:
+    return {"core": "lstm", "core_units": units} if units else {"core": "none"}
+
+
+def _layer_norm(norm: bool) -> dict[str, Any]:
+    return {"layer_norm": "all" if norm else "none"}
+
+
+_AGENTS, _TWO = "VTrace PPO PQN R2D2 SAC", "VTrace PPO"
 _TARGET = _Gone("2026-11-25", "said how the target network of V-trace follows")
-_TABLE: dict[tuple[tuple[str, ...], str], _Gone] = {
-    (_AGENTS, "lstm_units"): _Gone(
-        "2026-11-22",
-        "is named core_units",
-        today=lambda units: {"core": "lstm", "core_units": units} if units else {"core": "none"},
-    ),
-    (_AGENTS, "layer_norm"): _Gone(
-        "2026-11-25", "is a text", today=lambda norm: {"layer_norm": "all" if norm else "none"}, kind=bool
-    ),
-    (("VTrace",), "clip_value"): _Gone("2026-11-25", "bounded the step of values, which nothing does now", (0,)),
-    (("VTrace",), "gae"): _Gone("2026-11-25", "replaced V-trace's targets by PPO's, which are PPO's own now", (False,)),
-    (("VTrace", "PPO"), "target_network"): _Gone(
-        "2026-11-25", "took targets and ratios from older weights (IMPACT), which nothing does now", (False,)
-    ),
-    (("VTrace", "PPO"), "target_update_period"): _TARGET,
-    (("VTrace", "PPO"), "target_update_rate"): _TARGET,
-    (("Logs",), "film_interval_min"): _Gone("2026-11-27", "filmed the policy, as `train --film_every` does"),
-    (("VTrace", "PPO"), "network_per_role"): _Gone(
-        "2026-11-27", "gave each role of a game its own network, which nothing does now", (False,)
-    ),
-    (_AGENTS, "reward_norm"): _Gone(
-        "2026-11-28", "divided rewards by the deviation of returns, as Gymnasium's NormalizeReward does", (False,)
-    ),
-    (("VTrace", "PPO"), "kl_stop"): _Gone(
-        "2026-11-28", "ended an update once the policy had moved that far, which nothing does now", (0,)
-    ),
-    (("PPO",), "clip_value"): _Gone("2026-11-29", "bounded the step of values, which nothing does now", (0,)),
-    (("Logs",), "milestones"): _Gone("2026-11-29", "forecast returns on the display"),
-    (("Inference",), "queue_batches"): _Gone(
-        "2026-11-29", "let more finished unrolls wait for an update, which hold one batch now", (1,)
-    ),
-    (("Inference",), "max_reward"): _Gone("2026-11-29", "bounded rewards, whose bound is 1e6 now", (1e6,)),
-    (("Inference",), "max_observation"): _Gone("2026-11-29", "bounded observations, whose bound is 1e8 now", (1e8,)),
+_VALUE, _NORM = "bounded the step of values, which nothing does now", "divided rewards by the deviation of returns"
+_OLDER = "took targets and ratios from older weights (IMPACT), which nothing does now"
+_STOP = "ended an update once the policy had moved that far, which nothing does now"
+_TABLE = {
+    (_AGENTS, "lstm_units"): _Gone("2026-11-22", "is named core_units", today=_core),
+    (_AGENTS, "layer_norm"): _Gone("2026-11-25", "is a text", today=_layer_norm, kind=bool),
+    ("VTrace", "clip_value"): _Gone("2026-11-25", _VALUE, (0,)),
+    ("VTrace", "gae"): _Gone("2026-11-25", "replaced V-trace's targets by PPO's, which are PPO's own now", (False,)),
+    (_TWO, "target_network"): _Gone("2026-11-25", _OLDER, (False,)),
+    (_TWO, "target_update_period"): _TARGET,
+    (_TWO, "target_update_rate"): _TARGET,
+    ("Logs", "film_interval_min"): _Gone("2026-11-27", "filmed the policy, as `train --film_every` does"),
+    (_TWO, "network_per_role"): _Gone("2026-11-27", "gave each role a network, which nothing does now", (False,)),
+    (_AGENTS, "reward_norm"): _Gone("2026-11-28", f"{_NORM}, as Gymnasium's NormalizeReward does", (False,)),
+    (_TWO, "kl_stop"): _Gone("2026-11-28", _STOP, (0,)),
+    ("PPO", "clip_value"): _Gone("2026-11-29", _VALUE, (0,)),
+    ("Logs", "milestones"): _Gone("2026-11-29", "forecast returns on the display"),
+    ("Inference", "queue_batches"): _Gone("2026-11-29", "let more unrolls wait, which are a batch now", (1,)),
+    ("Inference", "max_reward"): _Gone("2026-11-29", "bounded rewards, whose bound is 1e6 now", (1e6,)),
+    ("Inference", "max_observation"): _Gone("2026-11-29", "bounded observations, whose bound is 1e8 now", (1e8,)),
 }
-GONE = {f"{kind}.{name}": gone for (kinds, name), gone in _TABLE.items() for kind in kinds}
+GONE = {f"{kind}.{name}": gone for (kinds, name), gone in _TABLE.items() for kind in kinds.split()}
 """Each setting that is gone, as `Class.name`."""
 MOVED = {
+    "seed_rl.experiment.logs": "seed_rl.experiment.experiment",
     "seed_rl.optimizers": "seed_rl.experiment.optimizer",
     "seed_rl.testing.memory": "seed_rl.envs.memory",
 }
@@ -102,8 +98,7 @@ def without_gone_in_text(text: str, place: str) -> str:
     Raises:
       ConfigError: as `without_gone`.
     """
-    text, left_out = _IMPORT.sub(lambda match: f"import {MOVED[match[1]]}", text), []
-    end = 0
+    text, left_out, end = _IMPORT.sub(lambda match: f"import {MOVED[match[1]]}", text), [], 0
     while match := _NAMED.search(text, end):
         setting, (value, end) = match[1], _value_at(text, match.end())
         if isinstance(value, GONE[setting].kind):

@@ -49,22 +49,20 @@ class Optimizer(Settings):
     def build(self, variables: Sequence[Any]) -> Any:
         """Build the Keras optimizer of some Keras variables; its learning rate is set at every update.
 
-        Raises:
-          CannotAct: the class that `name` names can't be imported or instantiated.
+        Raise CannotAct if the class that `name` names can't be imported or instantiated.
         """
         import keras  # late import: actors read settings but don't load Keras
 
-        common = {"learning_rate": float(self.learning_rate), "weight_decay": self.weight_decay or None}
+        kind, own = keras.optimizers.Optimizer, {}
         if self.name == "adam":
-            own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-            optimizer = keras.optimizers.Adam(**common, **own)
+            kind, own = keras.optimizers.Adam, {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
         elif self.name == "rmsprop":
             own = {"rho": self.decay, "momentum": self.momentum, "epsilon": self.epsilon}
-            optimizer = keras.optimizers.RMSprop(**common, **own)
+            kind = keras.optimizers.RMSprop
         else:
-            kind = own_class("Optimizer.name", self.name, keras.optimizers.Optimizer)
-            with errors_of("Optimizer.name", self.name):
-                optimizer = kind(**common)
+            kind = own_class("Optimizer.name", self.name, kind)
+        with errors_of("Optimizer.name", self.name):
+            optimizer = kind(learning_rate=float(self.learning_rate), weight_decay=self.weight_decay or None, **own)
         optimizer.exclude_from_weight_decay([variable for variable in variables if len(variable.shape) < 2])
         optimizer.build(list(variables))
         return optimizer

@@ -47,21 +47,13 @@ def load_saved(logdir: str, own: bool = False) -> Experiment:
     """Rebuild the experiment of a run without executing anything from its log directory.
 
     Classes of settings come from this library, installed suites, and modules that are already imported. Places to
-    write to are left out unless the run is one's `own`.
-
-    Raises:
-      FileNotFoundError: it isn't the log directory of a run, as `saved_settings` explains.
-      ConfigError: `config.json` can't be read, or its settings are invalid.
+    write to are left out unless the run is one's `own`. For the errors see `saved_settings` and `rebuild`.
     """
     return rebuild(saved_settings(logdir), os.path.join(logdir, SAVED), own)
 
 
 def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experiment:
-    """Rebuild the experiment of a run from the settings in its `config.json`, like `load_saved`.
-
-    Raises:
-      ConfigError: the settings are invalid; names `path`.
-    """
+    """Rebuild an experiment like `load_saved` from the settings in `config.json`; raise ConfigError naming `path`."""
     saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
     try:
         if not {"env.kind", "agent.kind"} <= saved.keys():
@@ -75,9 +67,8 @@ def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experi
         raise ConfigError(f"{path} can't be used: {without_gin(error)}") from error
     for module in modules_named(experiment):
         if not registry.may_import(module):
-            raise ConfigError(
-                f"{path} can't be used: it names the module {shortened(module)}, which needs --import_module={module}"
-            )
+            named = f"it names the module {shortened(module)}, which needs --import_module={module}"
+            raise ConfigError(f"{path} can't be used: {named}")
     return experiment
 
 
@@ -133,8 +124,6 @@ def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
     found = {own.__module__: own for own in known if own.__name__ == kind}  # re-run notebook cells redefine classes
     if len(found) != 1:
         number = "several classes" if found else "no class"
-        raise ConfigError(
-            f"{setting}.kind is {shortened(kind)}, but {number} of this name is known here: if it is your own, pass "
-            "its module to --import_module"
-        )
+        remedy = "if it is your own, pass its module to --import_module"
+        raise ConfigError(f"{setting}.kind is {shortened(kind)}, but {number} of this name is known here: {remedy}")
     return next(iter(found.values()))

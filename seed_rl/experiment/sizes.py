@@ -50,13 +50,9 @@ class Sizes:
 
     @classmethod
     def of(cls, experiment: Experiment, agent: Agent, num_devices: int = 1, num_hosts: int = 1) -> Self:
-        """Compute the sizes for an experiment.
+        """Compute the sizes for an experiment with `num_devices` inference devices on each of `num_hosts` learners.
 
-        Args:
-          experiment: experiment of the whole run.
-          agent: agent built for its environments.
-          num_devices: number of inference devices of this learner process.
-          num_hosts: number of learner processes, each with its own environments and an equal part of each batch.
+        These have their own environments and an equal part of each batch.
         """
         actors, replay = experiment.actors, experiment.replay
         batch_size = experiment.batch_size // (num_devices * num_hosts)

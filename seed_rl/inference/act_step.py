@@ -22,11 +22,8 @@ class Staging:
     """Reusable arrays for batches of one size: the only copy of the observations on the host."""
 
     def __init__(self, env_spec: EnvSpec, size: int):
-        observation = tf.nest.map_structure(
-            lambda spec: np.zeros((size, *spec.shape), spec.dtype), env_spec.observation
-        )
-        reward, (done, last) = np.zeros(size, np.float32), np.zeros((2, size), bool)
-        self.batch = EnvOutput(reward, done, last, observation)
+        zeros = tf.nest.map_structure(lambda spec: np.zeros((size, *spec.shape), spec.dtype), env_spec.observation)
+        self.batch = EnvOutput(np.zeros(size, np.float32), np.zeros(size, bool), np.zeros(size, bool), zeros)
         """The whole batch, fields [size, ...]; rows that the last `fill` didn't write are stale."""
         self._arrays = tf.nest.flatten(self.batch)
 
@@ -71,22 +68,15 @@ class ActStep:
         self._staging = {size: Staging(agent.env_spec, size) for size in self.batch_sizes}
 
     def __call__(
-        self,
-        env_ids: np.ndarray,
-        restarted: np.ndarray,
-        writes: StepWrites,
-        outputs: Sequence[EnvOutput],
+        self, env_ids: np.ndarray, restarted: np.ndarray, writes: StepWrites, outputs: Sequence[EnvOutput]
     ) -> np.ndarray:
-        """Act for B different environments.
+        """Act for B different environments; return actions [B, ...] as in the environments' spec.
 
         Args:
           env_ids: int32 [B].
           restarted: bool [B], whether an environment's run begins with this step.
           writes: NumPy arrays, the destinations in the unroll store.
           outputs: consecutive pieces of the batch with fields [B_i, ...]; the B_i sum to B.
-
-        Returns:
-          Actions [B, ...] as in the environments' spec.
         """
         batch = len(env_ids)
         size = next(size for size in self.batch_sizes if size >= batch)
@@ -110,11 +100,8 @@ class ActStep:
 
     def program(self, size: int) -> tuple[Any, tuple[Any, ...]]:
         """Return the `tf.function` for one of `batch_sizes`, and its arguments for a batch of padding."""
-        return self._compiled, (
-            np.repeat(self._no_step, size, axis=1),
-            self._staging[size].batch,
-            np.zeros(2, np.int32),
-        )
+        control, seed = np.repeat(self._no_step, size, axis=1), np.zeros(2, np.int32)
+        return self._compiled, (control, self._staging[size].batch, seed)
 
     def _act(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
         if self._store_apart:

@@ -39,8 +39,7 @@ class Acting:
           sizes: the sizes of store, queue and batches.
           inference: the waiting times.
           seed: the seed for sampling actions; must differ each time a run is started.
-          devices: TensorFlow's names of the device that acts and the device that holds the unrolls; empty for the
-            default.
+          devices: TensorFlow's names of the device that acts and of the one that holds the unrolls; "": the default.
           recorded: bool [N], which environments' steps are stored; by default all training environments'.
           act_step: builds what acts, given the store; by default for the agent alone.
           batcher: builds what composes the batches, given the queue of unrolls that they fill.
@@ -50,8 +49,7 @@ class Acting:
         store = UnrollStore(agent.step_spec, sizes.length, sizes.num_slots, store_device)
         self.unrolls = Unrolls(store, pool, UnrollQueue(sizes.queue_capacity))
         self.act_step = act_step(store) if act_step else ActStep(agent, store, sizes, seed, device)
-        if recorded is None:
-            recorded = np.arange(sizes.num_envs) < sizes.num_training_envs
+        recorded = np.arange(sizes.num_envs) < sizes.num_training_envs if recorded is None else recorded
         self.cursor = UnrollCursor(recorded, sizes.length, sizes.stride, pool, inference.stagger_unrolls)
         batches = batcher or (lambda queue: Batcher(sizes.max_batch, inference.max_wait_ms / 1000))
         self.thread = ActingThread(self.act_step, self.cursor, self.unrolls.queue, batches(self.unrolls.queue))

@@ -1,6 +1,7 @@
 """Collects requests from many streams into inference batches."""
 
 import collections
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,14 +10,14 @@ from seed_rl.specs import GroupLease
 from seed_rl.transport.streams import Request
 
 
+@dataclasses.dataclass
 class _Group:
     """An open environment group."""
 
-    def __init__(self):
-        self.asked_at = 0.0
-        self.answered_at: float | None = None
-        self.turnaround = float("inf")  # smoothed seconds from an answer to the next request; unknown at first
-        self.expected = False
+    asked_at: float = 0.0
+    answered_at: float | None = None
+    turnaround: float = float("inf")  # smoothed seconds from an answer to the next request; unknown at first
+    expected: bool = False
 
 
 class Batcher:
@@ -94,10 +95,7 @@ class Batcher:
     def get(self) -> list[Request] | None:
         """Wait until a batch is due and return its requests, at least one; None once the batcher is closed."""
         with self._changed:
-            while not self._closed:
-                if not self._requests:
-                    self._changed.wait()
-                    continue
+            while self._changed.wait_for(lambda: self._closed or self._requests) and not self._closed:
                 # An expected group that isn't back within `max_wait` of its last answer is late.
                 since = min(self._requests[0][0], self._last_expectation)
                 remaining = since + self.max_wait - self._clock()

@@ -14,19 +14,13 @@ class UnrollCursor:
     """
 
     def __init__(self, recorded: np.ndarray, length: int, stride: int, pool: SlotPool, stagger: bool):
-        """
-        Args:
-          recorded: bool [N], whether an environment's experience is stored.
-          length: L.
-          stride: L - overlap.
-          pool: provides free slots.
-          stagger: whether to spread the first unrolls of the environments over a stride, so that unrolls finish evenly
-            in time. Up to `stride` - 1 steps before the first unroll are then acted on but not recorded.
+        """`recorded`, bool [N], says whether an environment's experience is stored, in slots of the pool.
+
+        If they are to `stagger`, the first unrolls of the environments are spread over a stride, so that unrolls finish
+        evenly in time. Up to `stride` - 1 steps before the first unroll are then acted on but not recorded.
         """
         num_envs = len(recorded)
-        self.length = length
-        self.stride = stride
-        self.depth = -(-length // stride)
+        self.length, self.stride, self.depth = length, stride, -(-length // stride)
         self.spare = pool.num_slots
         self.version = 0
         """Number of learner updates in the acting weights; set by the learner."""

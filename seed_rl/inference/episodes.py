@@ -56,9 +56,7 @@ class EpisodeTracker:
 
     def _begin(self, env_ids: np.ndarray) -> None:
         """Begin new episodes."""
-        self._returns[env_ids] = 0
-        self._lengths[env_ids] = 0
-        self._over[env_ids] = False
+        self._returns[env_ids] = self._lengths[env_ids] = self._over[env_ids] = 0
 
     @property
     def longest(self) -> int:

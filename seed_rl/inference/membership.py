@@ -61,12 +61,9 @@ class Membership:
         return lease.env_ids[0] % self.num_devices
 
     def join(self, group_sizes: Sequence[int], actor: str = "") -> Lease:
-        """Lease ids for groups of these sizes to an actor; logs identify it by the name `actor`.
+        """Lease ids for groups of these sizes to an actor, whose name is for logs, or raise `Refused`.
 
         Every lease has new environment seeds, so that a restarted actor doesn't repeat its episodes.
-
-        Raises:
-          Refused: too few ids are free.
         """
         self._expire()
         groups = self._choose(group_sizes, actor)
@@ -93,20 +90,13 @@ class Membership:
             free[device] -= size
             if free[device] < 0:
                 among = f", {len(free)} devices share them" if len(free) > 1 else ""
-                raise Refused(
-                    Refusal.RESOURCE_EXHAUSTED,
-                    f"there is room for {self.num_envs} environments and {self.leased} are taken{among}: "
-                    f"{sum(group_sizes)} more don't fit",
-                )
+                full = f"there is room for {self.num_envs} environments and {self.leased} are taken{among}"
+                raise Refused(Refusal.RESOURCE_EXHAUSTED, f"{full}: {sum(group_sizes)} more don't fit")
             devices.append(device)
         return devices
 
     def open(self, session: str, group: int) -> GroupLease:
-        """Mark a group as streaming.
-
-        Raises:
-          Refused: the session or group doesn't exist, or the group has already had its stream.
-        """
+        """Mark a group as streaming; raise `Refused` if there is no such group, or it has had its stream."""
         self._expire()
         entry = self._sessions.get(session)
         if entry is None or not 0 <= group < len(entry.groups):

@@ -65,16 +65,10 @@ class CentralInference(Service):
         return InferenceStats.of([thread.stats for thread in self.threads])
 
     def raise_failure(self) -> None:
-        """Raise the failure of a thread, if one has failed.
-
-        Raises:
-          Failure: a thread can't keep the order.
-          RuntimeError: a thread has failed for another reason.
-        """
-        failure = next((thread.failure for thread in self.threads if thread.failure is not None), None)
-        if isinstance(failure, Failure):
-            raise failure
-        if failure is not None:
+        """Raise the failure of a thread, if one has failed: a `Failure`, or else a RuntimeError."""
+        for failure in (thread.failure for thread in self.threads if thread.failure is not None):
+            if isinstance(failure, Failure):
+                raise failure
             raise RuntimeError(f"inference failed: {failure}") from failure
 
     def describe(self) -> ActorSettings:
@@ -82,19 +76,16 @@ class CentralInference(Service):
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
         if env_spec != self.env_spec:
-            raise Refused(
-                Refusal.FAILED_PRECONDITION,
-                f"the agent acts in environments with {self.env_spec}; the client's have {env_spec}",
-            )
+            sentence = f"the agent acts in environments with {self.env_spec}; the client's have {env_spec}"
+            raise Refused(Refusal.FAILED_PRECONDITION, sentence)
         largest, players = self.threads[0].batcher.max_batch_size, self.players
         if not group_sizes or not all(1 <= size <= largest and size % players == 0 for size in group_sizes):
             whole = f", in whole games of {players} players" * (players > 1)
             sentence = f"an actor needs groups of 1 to {largest} environments (the largest inference batch){whole}"
             raise Refused(Refusal.INVALID_ARGUMENT, f"{sentence}, got {list(group_sizes)}")
         lease = self.membership.join(group_sizes, f"{run_id} on {peer}")
-        total, groups = sum(group_sizes), len(group_sizes)
-        sentence = f"actor {run_id} joined from {peer} with {total} environments in {groups} groups"
-        self._host_log.write(logging.INFO, peer, sentence)
+        room = f"{sum(group_sizes)} environments in {len(group_sizes)} groups"
+        self._host_log.write(logging.INFO, peer, f"actor {run_id} joined from {peer} with {room}")
         return lease
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
@@ -104,9 +95,8 @@ class CentralInference(Service):
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
         self._batcher(lease).group_closed(lease)
-        actor = self.membership.close(session, group)
-        sentence = f"environments {lease.env_ids[0]}..{lease.env_ids[-1]} left: {reason}"
-        self._host_log.write(logging.INFO, actor, sentence)
+        first, last, actor = lease.env_ids[0], lease.env_ids[-1], self.membership.close(session, group)
+        self._host_log.write(logging.INFO, actor, f"environments {first}..{last} left: {reason}")
 
     def step(self, request: Request) -> None:
         thread = self.threads[self.membership.device_of(request.lease)]

@@ -48,13 +48,10 @@ class InferenceStats:
     @staticmethod
     def of(several: Sequence[InferenceStats]) -> InferenceStats:
         """Combine several devices: sums, except for the times of the threads, which are means over devices."""
-        total = {
-            field.name: sum(getattr(stats, field.name) for stats in several)
-            for field in dataclasses.fields(InferenceStats)
-        }
+        total = InferenceStats(*map(sum, zip(*map(dataclasses.astuple, several), strict=True)))
         for name in ("waiting_seconds", "blocked_seconds", "acting_seconds"):
-            total[name] /= len(several)
-        return InferenceStats(**total)
+            setattr(total, name, getattr(total, name) / len(several))
+        return total
 
 
 @dataclasses.dataclass(eq=False)

@@ -31,10 +31,8 @@ class Loading(Service):
 
 def actor_settings(experiment: Experiment) -> ActorSettings:
     """Return the settings from which actors build the environments of an experiment."""
-    actors = experiment.actors
-    return ActorSettings(
-        experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group, experiment.env_spec()
-    )
+    env, actors = experiment.env.describe(), experiment.actors
+    return ActorSettings(env, actors.groups_per_actor, actors.envs_per_group, experiment.env_spec())
 
 
 def loading_server(experiment: Experiment, address: str, security: ServerSecurity) -> ActorServer:
@@ -48,9 +46,5 @@ def server_of(
 ) -> ActorServer:
     """Build a server of actors, with limits that fit the steps of these environments."""
     largest_step = StepCodec(env_spec, inference.max_batch_size).step_bytes
-    return ActorServer(
-        address,
-        service,
-        security=security,
-        max_message_bytes=max(largest_step, messages.MAX_REQUEST_BYTES),
-    )
+    most = max(largest_step, messages.MAX_REQUEST_BYTES)
+    return ActorServer(address, service, security=security, max_message_bytes=most)

@@ -1,6 +1,7 @@
 """The split of a host's devices into training and inference devices."""
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,12 +21,8 @@ def split_devices(experiment: Experiment, available: Sequence[str], hosts: int =
 
     By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
     the environment groups allow: half as many act as train, since acting takes between a third of the time of training
-    on the same steps and all of it (docs/benchmarks.md).
-
-    Args:
-      experiment: experiment that names the devices and sets the sizes divided among them.
-      available: accelerators, or the host's CPUs if there are none; not empty.
-      hosts: hosts that each have an equal part of every batch.
+    on the same steps and all of it (docs/benchmarks.md). `available` are accelerators, or else the host's CPUs; each
+    of the hosts has an equal part of every batch.
 
     Raises:
       ConfigError: a device doesn't exist, or the batch or the environments can't be divided evenly.
@@ -49,21 +46,15 @@ def split_devices(experiment: Experiment, available: Sequence[str], hosts: int =
     elif not training:
         training, inference = (first, first) if first[0].startswith("CPU") else _fastest(available, misfit_of)
     chosen = DeviceSplit(training, inference)
-    misfit = misfit_of(chosen)
-    if misfit:
+    if misfit := misfit_of(chosen):
         raise ConfigError(misfit)
     return chosen
 
 
 def _fastest(available: Sequence[str], misfit_of: Callable[[DeviceSplit], str]) -> DeviceSplit:
     """Return the fastest split if a device acts twice as fast as it trains; training devices come last."""
-    names, counts = tuple(available), range(1, len(available))
-    splits = [
-        DeviceSplit(names[acting : acting + training], names[:acting])
-        for acting in counts
-        for training in counts
-        if acting + training <= len(names)
-    ]
+    names = tuple(available)
+    splits = [DeviceSplit(names[i:j], names[:i]) for i, j in itertools.combinations(range(1, len(names) + 1), 2)]
     return max(
         (each for each in splits if not misfit_of(each)),
         key=lambda each: (min(2 * len(each.inference), len(each.training)), len(each.training), -len(each.inference)),

@@ -1,5 +1,6 @@
 """The gradients of a minibatch, averaged over training devices and learners."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ class Reduction(NamedTuple):
     that is being traced."""
 
     learners: int
-    """Number of learners."""
     mean: Callable[[Any], Any]
     maximum: Callable[[Any], Any]
 
@@ -33,33 +33,31 @@ class LossGradients(NamedTuple):
     """float32 [R n]: of n sequences of each replica of this learner; [0] if the agent gives none."""
 
 
+@dataclasses.dataclass(eq=False)
 class Gradients:
-    """Differentiates the losses of an agent on each replica, from the replica's own sequences."""
+    """Differentiates the losses of an agent on each replica of this process, from the replica's own sequences."""
 
-    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, reduction: Reduction | None):
-        """The agent was built in the scope of the `strategy`, of this process's replicas."""
-        self._agent = agent
-        self._strategy = strategy
-        self._replicas = strategy.num_replicas_in_sync
-        self._reduction = reduction
+    agent: Agent
+    """Was built in the strategy's scope."""
+    strategy: tf.distribute.Strategy
+    reduction: Reduction | None
 
     def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
-        """Differentiate a minibatch; called in a compiled function.
+        """Differentiate a minibatch of a batch of unrolls, or its part for each replica; called in a compiled function.
 
         Args:
-          unroll: batch of unrolls, or its part for each replica.
           weights: importance weights of this process's sequences, float32 [B].
           columns: sequences of each replica that make up the minibatch, int32 [n].
           seed: int32 [2], to which each replica adds its number.
         """
-        local = self._strategy.experimental_local_results
-        result = self._strategy.run(self._on_replica, (unroll, weights, columns, seed))
+        local = self.strategy.experimental_local_results
+        result = self.strategy.run(self._on_replica, (unroll, weights, columns, seed))
         gradients = result.gradients
         first = tf.nest.map_structure(lambda value: local(value)[0], result)
         means, maxima = first.means, first.maxima
-        if self._reduction:
-            gradients, means = self._reduction.mean((first.gradients, means))
-            maxima = self._reduction.maximum(maxima)
+        if self.reduction:
+            gradients, means = self.reduction.mean((first.gradients, means))
+            maxima = self.reduction.maximum(maxima)
         return LossGradients(gradients, means, maxima, tf.concat(local(result.priorities), axis=0))
 
     def _on_replica(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
@@ -67,11 +65,11 @@ class Gradients:
         context = tf.distribute.get_replica_context()
         replica = context.replica_id_in_sync_group
         # TPUStrategy compiles everything it runs.
-        compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
+        compiled = devices.has_accelerator() and not isinstance(self.strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
-        own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
+        own_weights = tf.reshape(weights, [self.strategy.num_replicas_in_sync, -1])[replica]
         result = differentiate(unroll, own_weights, columns, seed + replica)
-        if self._replicas == 1:
+        if self.strategy.num_replicas_in_sync == 1:
             return result
         stacked = tf.stack([*result.means.values()])  # a single tensor to reduce over devices
         gradients, means = context.all_reduce("mean", (result.gradients, stacked))
@@ -86,11 +84,9 @@ class Gradients:
         """Differentiate the losses of some of a replica's sequences."""
         if columns.shape[0] < weights.shape[0]:
             unroll, weights = _minibatch(unroll, columns), tf.gather(weights, columns)
-        variables = {
-            name: [variable.value for variable in group.variables] for name, group in self._agent.groups.items()
-        }
+        variables = {name: [each.value for each in group.variables] for name, group in self.agent.groups.items()}
         with tf.GradientTape(persistent=len(variables) > 1) as tape:
-            output = self._agent.loss(unroll, weights, seed)
+            output = self.agent.loss(unroll, weights, seed)
         gradients = {}
         for name, own in variables.items():
             found = tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -18,14 +18,8 @@ class GroupOptimizers:
         self._strategy = strategy
         self._groups = agent.groups
         self.settings = {name: group.optimizer(optimizer) for name, group in self._groups.items()}
-        """Settings of each group."""
-        first, *others = self.settings
-        self.prefixed = {"": self.settings[first], **{f"{name}/": self.settings[name] for name in others}}
-        """Settings of each group by the prefix of its metrics."""
         with strategy.scope():
-            self._optimizers = {
-                name: settings.build(self._groups[name].variables) for name, settings in self.settings.items()
-            }
+            self._optimizers = {name: own.build(self._groups[name].variables) for name, own in self.settings.items()}
 
     @property
     def variables(self) -> dict[str, Any]:

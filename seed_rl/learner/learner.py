@@ -15,10 +15,9 @@ from seed_rl.inference.acting import Acting
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.progress import Counters, Progress, StepCounter
 from seed_rl.learner.replicas import Replicas
-from seed_rl.learner.results import UpdateResult
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch, Source
-from seed_rl.learner.train_step import TrainStep
+from seed_rl.learner.train_step import TrainStep, UpdateResult
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sink import Sink
@@ -70,26 +69,26 @@ class Learner:
     ) -> Generator[dict[str, float], None, None]:
         """Train until the run's frames are done, `stop` is set, or the caller leaves; then save a last checkpoint.
 
-        Args:
-          stop: event that ends the run.
-          on_update: function called after each update.
-
         Yields:
           Each row of metrics.
 
         Raises:
           Diverged: updates are not finite any more.
-          CheckpointError: the last checkpoint could not be written.
+          Failure: the last checkpoint could not be written.
           RuntimeError: inference failed.
         """
         for acting in self.acting:
             acting.warm_up()
         self.service.start()
         if self.replicas.shared:  # while the first batch is collected
-            self._warm_up()
+            count = self.experiment.batch_size
+            with self.replicas.scope():
+                self.train_step.warm_up(self.acting[0].unrolls.store.read(tf.zeros([count], tf.int32)), count)
         self.saver.begin()
         began = time.monotonic() - self.counters.seconds
-        log = self._open_log()
+        continues = self.counters.learner_updates or self.progress.restored
+        resumed = (self.counters.env_frames, self.counters.seconds) if continues else None
+        log = RunLog(self._run_state, self.open_sinks(resumed), self.experiment.logs.metrics_interval_s)
         try:
             with self.saver.last_checkpoint():
                 for batch, env_frames in self._rounds(stop, log):
@@ -120,24 +119,8 @@ class Learner:
                 return
             yield batch, env_frames
 
-    def _warm_up(self) -> None:
-        """Compile the update."""
-        count = self.experiment.batch_size
-        with self.replicas.scope():
-            blank = self.acting[0].unrolls.store.read(tf.zeros([count], tf.int32))
-            self.train_step.warm_up(blank, count)
-
-    def _open_log(self) -> RunLog:
-        counters, continues = self.counters, self.counters.learner_updates or self.progress.restored
-        resumed = (counters.env_frames, counters.seconds) if continues else None
-        return RunLog(self._run_state, self.open_sinks(resumed), self.experiment.logs.metrics_interval_s)
-
     def _update(self, batch: Batch, env_frames: int) -> dict[str, float]:
-        """Update from this learner's part of a batch, after `env_frames` frames of the run.
-
-        Returns:
-          The metrics, or none if every step was skipped.
-        """
+        """Update from this learner's part of a batch, after `env_frames` frames; without metrics if all was skipped."""
         counters, progress = self.counters, env_frames / self.experiment.total_frames
         with self.replicas.scope():
             unroll = self.replicas.joined(batch.parts)
@@ -145,9 +128,8 @@ class Learner:
             update = self.train_step(unroll, progress, batch.importance_weights, seed)
         self._count_left_out(update)
         self.source.write_back(update.priorities)
-        if not update.metrics:
+        if not (metrics := update.metrics):
             return {}
-        metrics = update.metrics
         metrics["queue_fill"] = float(np.mean([acting.unrolls.queue.fill for acting in self.acting]))
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         counters.learner_updates += 1
@@ -175,13 +157,6 @@ class Learner:
         if not counters["learner_updates"]:  # as long as nothing is learned, rows have the frames of acting
             acted = stats.agent_steps * self.experiment.env.action_repeat
             counters["env_frames"] = max(counters["env_frames"], min(acted, self.experiment.frames_before_update // 2))
-        return RunState(
-            counters=counters,
-            gauges={
-                **self.progress.gauges(),
-                **self.source.gauges(),
-                "actors": self.service.membership.actors,
-                "environments": self.service.membership.leased,
-            },
-            inference=dataclasses.asdict(stats),
-        )
+        connected = {"actors": self.service.membership.actors, "environments": self.service.membership.leased}
+        gauges = {**self.progress.gauges(), **self.source.gauges(), **connected}
+        return RunState(counters, gauges, inference=dataclasses.asdict(stats))

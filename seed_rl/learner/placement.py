@@ -15,40 +15,27 @@ from seed_rl.system.host_memory import free_host_memory
 
 _log = logging.getLogger(__name__)
 
-ACCELERATOR_RESERVE = 4_000_000_000
-"""Bytes of an accelerator's memory reserved for the update, which has not run when a replay is placed: its activations
-and gradients take several GB for published batches."""
-
-USABLE_PERCENT = 90
-"""The share of free memory that a replay may take. The rest is for later allocations: temporary tensors of larger
-batches, metrics and checkpoints, actors on the same host, and fragmentation."""
+# Bytes of an accelerator's memory for the update, which has not run when a replay is placed: its activations and
+# gradients take several GB for published batches.
+_ACCELERATOR_RESERVE = 4_000_000_000
+# The rest is for later allocations: temporary tensors of larger batches, metrics and checkpoints, actors on the same
+# host, and fragmentation.
+_USABLE_PERCENT = 90
 
 
 def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -> str:
-    """Choose the device for a store by the memory that is free now, and log it.
+    """Choose the device for a store, such as "GPU:0", by the memory that is free now, and log it.
 
-    Args:
-      sizes: sizes of the store.
-      wanted: value of `Replay.placement`: "device" (the accelerator, or the host if there is none), "host", or "auto":
-        the device if the store fits there, else the host.
-      device: TensorFlow's name of the accelerator; empty for the first.
-      sharers: number of stores of this size that share the host's memory.
-
-    Returns:
-      TensorFlow's name of the device: "GPU:0", "TPU:0" or "CPU:0".
+    `wanted` is a value of `Replay.placement`, `device` TensorFlow's name of the accelerator, or "" for the first; so
+    many `sharers` have a store of this size in the host's memory.
 
     Raises:
       ConfigError: too little memory is free; the message gives the need, the free memory and a capacity that would fit.
     """
     free = free_memory(device)
     device = choose_device(wanted, sizes, {**free, HOST: free[HOST] // sharers})
-    _log.info(
-        "store of %s unrolls: %s in %s memory (%s)",
-        f"{sizes.num_slots:,}",
-        _in_bytes(sizes.store_nbytes),
-        _memory_of(device),
-        device,
-    )
+    number, size, memory = f"{sizes.num_slots:,}", _in_bytes(sizes.store_nbytes), _memory_of(device)
+    _log.info("store of %s unrolls: %s in %s memory (%s)", number, size, memory, device)
     return device
 
 
@@ -56,8 +43,8 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
     """`place_store`, given the free bytes of each device; there is the host, and no more than one accelerator."""
     device = next((name for name in free if name != HOST), HOST)
     candidates = {"auto": (device, HOST), "device": (device,), "host": (HOST,)}[wanted]
-    reserved = {name: ACCELERATOR_RESERVE if name != HOST and sizes.replay_capacity else 0 for name in candidates}
-    usable = {name: max(0, free[name] * USABLE_PERCENT // 100 - reserved[name]) for name in candidates}
+    reserved = {name: _ACCELERATOR_RESERVE if name != HOST and sizes.replay_capacity else 0 for name in candidates}
+    usable = {name: max(0, free[name] * _USABLE_PERCENT // 100 - reserved[name]) for name in candidates}
     for name in candidates:
         if sizes.store_nbytes <= usable[name]:
             return name
@@ -77,10 +64,7 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
 
 
 def free_memory(accelerator: str = "") -> dict[str, int]:
-    """Free bytes by TensorFlow's name of the device: the host's, and those of an accelerator if there is one.
-
-    The accelerator is the one of that name, or the first if the name is empty.
-    """
+    """Free bytes by TensorFlow's name of the device: the host's, and those of the accelerator named, or the first."""
     free = {HOST: free_host_memory()}
     if devices.has_accelerator():
         # Before anything else lists the devices, which would set them up without the options that tf.config was given.

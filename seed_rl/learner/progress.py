@@ -130,11 +130,7 @@ class Progress:
         return {"counters": self.totals(), **windows}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take a state of `get_state`.
-
-        Raises:
-          KeyError, TypeError, ValueError, OverflowError: it is not one.
-        """
+        """Take a state of `get_state`; raise KeyError, TypeError, ValueError or OverflowError if it is not one."""
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
         self._evaluated = self._windows["eval/"].count

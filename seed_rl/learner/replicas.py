@@ -19,6 +19,7 @@ from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner.device_split import split_devices
 from seed_rl.system import devices
+from seed_rl.system.files import explaining
 from seed_rl.types import Unroll
 
 _log = logging.getLogger(__name__)
@@ -28,14 +29,7 @@ class Replicas:
     """The devices of a learner process."""
 
     def __init__(self, experiment: Experiment, learners: int = 1):
-        """
-        Args:
-          experiment: experiment that names the devices and sets the sizes divided among them.
-          learners: number of learner processes that train together, each on an equal part of the batch.
-
-        Raises:
-          ConfigError: the devices don't exist or don't fit the batch, as in `split_devices`.
-        """
+        """Each of the learner processes has an equal part of the batch; for the errors see `split_devices`."""
         make_logical_cpus(experiment.devices.logical_cpus)
         available = _available()
         self.split = split_devices(experiment, available, learners)
@@ -44,16 +38,10 @@ class Replicas:
         """Training devices."""
         self.shared = self.split.training == self.split.inference and self.count == 1
         """Whether one device both trains and acts."""
-        self._log_split(available)
-
-    def _log_split(self, available: Sequence[str]) -> None:
         training, inference = map(", ".join, self.split)
         unused = ", ".join(name for name in available if name not in (*self.split.training, *self.split.inference))
-        _log.info(
-            "%s%s",
-            f"training and acting on {training}" if self.shared else f"training on {training}, acting on {inference}",
-            f"; {unused} would need another batch size or Devices" if unused else "",
-        )
+        used = f"training and acting on {training}" if self.shared else f"training on {training}, acting on {inference}"
+        _log.info("%s%s", used, f"; {unused} would need another batch size or Devices" if unused else "")
 
     @property
     def inference_devices(self) -> tuple[str, ...]:
@@ -67,10 +55,9 @@ class Replicas:
         return tf.device(self.inference_devices[0] if self.shared else self.split.training[0])
 
     def reader(self, store: UnrollStore, number: int = 0) -> Callable[[tf.Tensor], list[Unroll]]:
-        """Return a function that copies batches from the store of inference device `number` to those it feeds.
+        """Return a function that copies batches from the store of inference device `number` to the n that it feeds.
 
-        Returns:
-          A function of int32 [B] slots, with an unroll [L, B / n, ...] for each of n training devices.
+        It takes slots int32 [B], and returns an unroll [L, B / n, ...] for each of these training devices.
         """
         if self.shared:
             return whole_reader(store)
@@ -99,12 +86,9 @@ class Replicas:
     def acting_agents(
         self, agent: Agent, build: Callable[[], Agent], whole_weights: bool = False
     ) -> tuple[list[Agent], Callable[[], None]]:
-        """Build the acting agents, one per inference device, and a function that copies the learner's weights to them.
+        """Build an acting agent per inference device, and a function that copies the learning agent's weights to them.
 
-        Args:
-          agent: agent that learns.
-          build: function that builds another agent like it.
-          whole_weights: whether acting needs a copy also on a single device, so that it never sees half an update.
+        With `whole_weights` acting has a copy also on a single device, so that it never sees half an update.
         """
         if self.shared and not whole_weights:
             return [agent], lambda: None
@@ -134,18 +118,12 @@ def _one_of(variable: Any) -> Any:
 
 
 def make_logical_cpus(count: int) -> None:
-    """Split the CPU into a number of logical devices.
-
-    Raises:
-      ConfigError: TensorFlow has made its devices already.
-    """
+    """Split the CPU into a number of logical devices, unless TensorFlow has made its devices already."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     if count == len(tf.config.get_logical_device_configuration(cpu) or [cpu]):
         return
-    try:
+    with explaining(ConfigError, f"Devices.logical_cpus = {count} comes too late", RuntimeError):
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-    except RuntimeError as error:
-        raise ConfigError(f"Devices.logical_cpus = {count} comes too late: TensorFlow has devices already") from error
 
 
 def _available() -> list[str]:
@@ -153,11 +131,8 @@ def _available() -> list[str]:
         raise ConfigError("this TensorFlow is the build for TPUs, and finds none: on a CPU, install tensorflow")
     if tf.config.list_physical_devices("TPU"):
         _tpu()
-    for kind in ("TPU", "GPU", "CPU"):
-        found = tf.config.list_logical_devices(kind)
-        if found:
-            return [device.name.rpartition("/device:")[2] for device in found]
-    raise ConfigError("TensorFlow has no devices")
+    found = next(filter(None, map(tf.config.list_logical_devices, ("TPU", "GPU", "CPU"))))
+    return [device.name.rpartition("/device:")[2] for device in found]
 
 
 def _strategy(training: Sequence[str], learners: int) -> tf.distribute.Strategy:
@@ -180,9 +155,6 @@ def _tpu() -> tuple[Any, tf.tpu.experimental.Topology]:
 
 def assignment(topology: tf.tpu.experimental.Topology, cores: Sequence[str]) -> tf.tpu.experimental.DeviceAssignment:
     """Place replica r on the r-th of the given cores of a host's TPU, such as `TPU:2`; other cores stay free."""
-    by_ordinal = {
-        topology.tpu_device_ordinal_at_coordinates(coordinates): coordinates
-        for coordinates in topology.device_coordinates[0]
-    }
+    by_ordinal = {topology.tpu_device_ordinal_at_coordinates(at): at for at in topology.device_coordinates[0]}
     chosen = [by_ordinal[int(core.rpartition(":")[2])] for core in cores]
     return tf.tpu.experimental.DeviceAssignment(topology, np.array(chosen)[:, None, :])

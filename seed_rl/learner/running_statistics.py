@@ -14,21 +14,15 @@ class RunningStatistics:
 
     def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, reduction: Reduction | None):
         """The agent was built in the scope of the `strategy`, of this process's replicas."""
-        self._agent = agent
-        self._strategy = strategy
-        self._reduction = reduction
+        self._agent, self._strategy, self._reduction = agent, strategy, reduction
         self._has_moments, self._is_first = True, True
         self._compiled_moments = tf.function(self._moments, autograph=False)
         self._compiled_update = tf.function(self._update, autograph=False)
 
     def update(self, unroll: Unroll, sequences: int, is_new: bool) -> None:
-        """Update the statistics from a batch if its moments are finite.
+        """Update the statistics from a batch if its moments are finite; `sequences` are those of this process.
 
-        Args:
-          unroll: batch of the update.
-          sequences: number of sequences of this process.
-          is_new: whether no optimizer step has been taken; then the first batch counts twice, see
-            `RunningMoments.update`.
+        If no optimizer step has been taken (`is_new`), the first batch counts twice, see `RunningMoments.update`.
         """
         learners = self._reduction.learners if self._reduction else 1
         steps = tf.constant(self._agent.unroll_length * sequences * learners, tf.float32)

@@ -42,12 +42,8 @@ class Saver:
         """The Keras `variables` have names that are the same in every process."""
         self._directory = os.path.join(logdir, "checkpoints")
         os.makedirs(self._directory, exist_ok=True)
-        self._logs = logs
-        self._clock = clock
-        self._variables = variables
-        self._progress = progress
-        self._best = -math.inf
-        self._kept = 0
+        self._logs, self._clock, self._variables, self._progress = logs, clock, variables, progress
+        self._best, self._kept = -math.inf, 0
         self._snapshot: ReplaySource | None = None
         self._no_checkpoints = Outage("checkpoints", "training continues, with retries", _log)
         self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
@@ -66,8 +62,7 @@ class Saver:
                 self._best = number(checkpoints.load(best)[1], "evaluation")
             except (CheckpointError, ValueError) as error:
                 _log.warning("%s will be replaced: %s", best, error)
-        newest = checkpoints.newest(self._directory)
-        if newest is None:
+        if (newest := checkpoints.newest(self._directory)) is None:
             return None
         path, arrays, state = newest
         checkpoints.assign(self._variables, arrays, path)
@@ -78,11 +73,7 @@ class Saver:
         return path
 
     def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
-        """Add the replay to later checkpoints, and restore it if the run is resumed.
-
-        Args:
-          snapshot: source whose replay is saved; None if it is not.
-          restored: whether the run continues from a checkpoint.
+        """Add the replay, if it is saved, to later checkpoints, and restore it if the run continues from one.
 
         Raises:
           CheckpointError: the saved replay is not usable.
@@ -130,11 +121,7 @@ class Saver:
 
     @contextlib.contextmanager
     def last_checkpoint(self) -> Iterator[None]:
-        """Save on exit, unless training has failed: also if the caller leaves the training loop or presses Ctrl-C.
-
-        Raises:
-          Failure: the checkpoint could not be written.
-        """
+        """Save on exit, unless training has failed: also if the caller leaves the training loop or presses Ctrl-C."""
         try:
             yield
         except (GeneratorExit, KeyboardInterrupt):
@@ -151,11 +138,7 @@ class Saver:
             raise Failure(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
 
     def save(self) -> None:
-        """Write a checkpoint.
-
-        Raises:
-          OSError: it can't be written; older ones are untouched.
-        """
+        """Write a checkpoint, or raise OSError and leave older ones untouched."""
         if self._snapshot is not None:  # before the checkpoint that it belongs to
             with self._no_snapshots.tolerating(), complete_or_absent(self._snapshot_path()) as file:
                 self._snapshot.save(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, NamedTuple
 
@@ -66,28 +67,28 @@ class Source(abc.ABC):
         return None
 
 
+@dataclasses.dataclass(eq=False)
 class FifoSource(Source):
     """Batches of unrolls, each used once."""
 
-    def __init__(self, unrolls: Unrolls, read: Reader, batch_size: int):
-        self._unrolls = unrolls
-        self._read = read
-        self._batch_size = batch_size
+    unrolls: Unrolls
+    read: Reader
+    batch_size: int
 
     def next(self, timeout: float) -> Batch | None:
         """See `Source.next`. The slots are free when this returns: acting fills them while the learner works."""
-        slots = self._unrolls.queue.take(self._batch_size, timeout)
+        slots = self.unrolls.queue.take(self.batch_size, timeout)
         if slots is None:
             return None
-        pool = self._unrolls.pool
+        pool = self.unrolls.pool
         self.taken += len(slots)
         self.ends += int(pool.ends[slots].sum())
-        ones = np.ones(len(slots), np.float32)
-        batch = Batch(self._read(tf.constant(slots)), pool.versions[slots], ones)
+        batch = Batch(self.read(tf.constant(slots)), pool.versions[slots], np.ones(len(slots), np.float32))
         pool.release(slots)
         return batch
 
 
+@dataclasses.dataclass(eq=False)
 class ReplaySource(Source):
     """Batches sampled from a replay, which takes a fixed number of new unrolls per batch.
 
@@ -96,22 +97,22 @@ class ReplaySource(Source):
     actors here, and fast actors wait for room in the queue.
     """
 
-    def __init__(self, unrolls: Unrolls, read: Reader, sizes: Sizes, sampler: Sampler, agent: Agent, config: Replay):
-        self._unrolls = unrolls
-        self._read = read
-        self._sizes = sizes
-        self._sampler = sampler
-        self._agent = agent
-        self._config = config
-        self._drawn = 0
-        """Number of batches drawn so far."""
+    unrolls: Unrolls
+    read: Reader
+    sizes: Sizes
+    sampler: Sampler
+    agent: Agent
+    config: Replay
+
+    def __post_init__(self) -> None:
+        self._drawn = 0  # batches so far
         self._last_slots = np.zeros(0, np.int32)
 
     def next(self, timeout: float) -> Batch | None:
         """See `Source.next`. Each call takes at most one piece of unrolls, whose size does not depend on timing."""
         if (missing := self._due() - self.taken) > 0:
-            queue = self._unrolls.queue
-            slots = queue.take(min(missing, INSERT_AT_MOST, self._sampler.capacity, queue.capacity), timeout)
+            queue = self.unrolls.queue
+            slots = queue.take(min(missing, INSERT_AT_MOST, self.sampler.capacity, queue.capacity), timeout)
             if slots is None:
                 return None
             self.insert(slots)
@@ -119,80 +120,72 @@ class ReplaySource(Source):
 
     def _due(self) -> int:
         """Number of unrolls to take before the next batch is drawn."""
-        return self._sizes.replay_min_size + int(self._drawn * self._sizes.batch_size / self._config.ratio)
+        return self.sizes.replay_min_size + int(self._drawn * self.sizes.batch_size / self.config.ratio)
 
     def insert(self, slots: np.ndarray) -> None:
         """Move up to `INSERT_AT_MOST` finished unrolls, int32 [n], into the replay, and the oldest out of it."""
-        self.ends += int(self._unrolls.pool.ends[slots].sum())
-        self._unrolls.pool.release(self._sampler.insert(slots, self._initial_priorities(slots)))
+        self.ends += int(self.unrolls.pool.ends[slots].sum())
+        self.unrolls.pool.release(self.sampler.insert(slots, self._initial_priorities(slots)))
         self.taken += len(slots)
 
     def _initial_priorities(self, slots: np.ndarray) -> np.ndarray:
-        if self._agent.initial_priorities is None:  # no need to read the unrolls
-            return np.full(len(slots), self._sampler.largest_priority)
-        padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
+        if self.agent.initial_priorities is None:  # no need to read the unrolls
+            return np.full(len(slots), self.sampler.largest_priority)
+        padded = np.full(INSERT_AT_MOST, self.unrolls.store.num_slots, np.int32)
         padded[: len(slots)] = slots
         return _usable(self._compiled_priorities(tf.constant(padded)).numpy()[: len(slots)])
 
     @tf.function(autograph=False)
     def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor:
-        assert self._agent.initial_priorities is not None
-        unroll = self._unrolls.store.read(slots)  # compiled, a copy of what is used only
+        assert self.agent.initial_priorities is not None
+        unroll = self.unrolls.store.read(slots)  # compiled, a copy of what is used only
         env_output = unroll.env_output._replace(observation=())
-        return self._agent.initial_priorities(unroll._replace(initial_state=(), env_output=env_output))
+        return self.agent.initial_priorities(unroll._replace(initial_state=(), env_output=env_output))
 
     def draw(self) -> Batch:
         """Draw a batch from the present content."""
-        sample = self._sampler.sample(self._sizes.batch_size)
+        sample = self.sampler.sample(self.sizes.batch_size)
         self._drawn += 1
         self._last_slots = sample.slots
-        parts = self._read(tf.constant(sample.slots))
-        pool = self._unrolls.pool
-        return Batch(parts, pool.versions[sample.slots], sample.weights)
+        return Batch(self.read(tf.constant(sample.slots)), self.unrolls.pool.versions[sample.slots], sample.weights)
 
     def write_back(self, priorities: np.ndarray) -> None:
         """Set the new priorities of the last batch's sequences, all of which are still in the replay."""
         if len(priorities):
-            self._sampler.update(self._last_slots, _usable(priorities))
+            self.sampler.update(self._last_slots, _usable(priorities))
 
     @property
     def snapshot(self) -> ReplaySource | None:
         """Return this source if the experiment saves its replay."""
-        return self if self._config.snapshot else None
+        return self if self.config.snapshot else None
 
     def save(self, file: IO[bytes]) -> None:
         """Write the sequences, their priorities, and the numbers of unrolls taken and batches drawn."""
-        state = self._sampler.get_state()
+        state = self.sampler.get_state()
         counts = np.array([self.taken, self._drawn], np.int64)
-        extra = {"versions": self._unrolls.pool.versions[state["slots"]], "counts": counts}
-        write_snapshot(file, self._unrolls.store, state["slots"], {**state, **extra})
+        extra = {"versions": self.unrolls.pool.versions[state["slots"]], "counts": counts}
+        write_snapshot(file, self.unrolls.store, state["slots"], {**state, **extra})
 
     def restore(self, file: IO[bytes]) -> None:
-        """Restore, before the first batch, what `save` wrote.
-
-        The ratio is kept as if the run had not been interrupted.
-
-        Raises:
-          BadArchive: the file is not one of such a replay.
-        """
+        """Restore, before the first batch, what `save` wrote; raise BadArchive if the file is not of such a replay."""
         snapshot = Archive(file)
         arrays = arrays_of(snapshot)
         what, errors = "it is not of such a replay", (KeyError, RuntimeError, ValueError, TypeError, OverflowError)
         with explaining(BadArchive, what, *errors):
             taken, drawn = map(int, arrays.pop("counts"))
             versions, count = arrays.pop("versions"), len(arrays["slots"])
-            slots = self._unrolls.pool.acquire(count)
-            self._sampler.set_state({**arrays, "slots": slots})
-            self._unrolls.pool.versions[slots] = versions
-            read_unrolls(snapshot, self._unrolls.store, slots)
+            slots = self.unrolls.pool.acquire(count)
+            self.sampler.set_state({**arrays, "slots": slots})
+            self.unrolls.pool.versions[slots] = versions
+            read_unrolls(snapshot, self.unrolls.store, slots)
         self.taken, self._drawn = taken, drawn
 
     def gauges(self) -> dict[str, float]:
         """Return the size of the replay and the mean number of times an unroll has been sampled since it was filled."""
-        inserted = self.taken - self._sizes.replay_min_size
-        row = {"replay/size": float(len(self._sampler))}
+        inserted = self.taken - self.sizes.replay_min_size
+        row = {"replay/size": float(len(self.sampler))}
         if self._drawn and inserted > 0:
-            row["replay/ratio"] = self._drawn * self._sizes.batch_size / inserted
+            row["replay/ratio"] = self._drawn * self.sizes.batch_size / inserted
         return row
 
 
@@ -213,13 +206,12 @@ def new_source(
 
 
 class JoinedSource(Source):
-    """Combines the sources of several inference devices: each contributes an equal part of every batch.
+    """Combines the sources of several inference devices, in the order of the training devices that they feed.
 
-    Their content is not saved with checkpoints.
+    Each contributes an equal part of every batch. Their content is not saved with checkpoints.
     """
 
     def __init__(self, sources: Sequence[Source]):
-        """The sources, at least one, are in the order of the training devices that they feed."""
         self._sources = sources
         self._batches: list[Batch | None] = [None] * len(sources)
 
@@ -246,7 +238,5 @@ class JoinedSource(Source):
     def gauges(self) -> dict[str, float]:
         """Return the sum of sizes and the mean of all other metrics."""
         rows = [source.gauges() for source in self._sources]
-        names = set.intersection(*map(set, rows))
-        return {
-            name: float((np.sum if name == "replay/size" else np.mean)([row[name] for row in rows])) for name in names
-        }
+        values = {name: [row[name] for row in rows] for name in set.intersection(*map(set, rows))}
+        return {name: float((np.sum if name == "replay/size" else np.mean)(own)) for name, own in values.items()}

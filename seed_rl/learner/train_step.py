@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,11 +11,39 @@ from seed_rl.agents.base import Agent
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.gradients import Gradients, Reduction
 from seed_rl.learner.group_optimizers import GroupOptimizers
-from seed_rl.learner.minibatches import draw_minibatches, draw_seeds, in_batch_order
-from seed_rl.learner.results import StepResult, UpdateResult, update_result
 from seed_rl.learner.running_statistics import RunningStatistics
 from seed_rl.system import devices
 from seed_rl.types import Unroll
+
+
+class StepResult(NamedTuple):
+    """The result of an optimizer step; of several, with a leading axis in each field."""
+
+    finite: tf.Tensor
+    """Whether all gradients are finite, bool []; otherwise the step is skipped."""
+    means: dict[str, tf.Tensor]
+    """The agent's metrics by name, float32 []."""
+    maxima: dict[str, tf.Tensor]
+    """Metrics by name, float32 []; their maximum over steps is reported."""
+    norms: tf.Tensor
+    """Gradient norm of each group of variables, float32 [groups]."""
+    priorities: tf.Tensor
+    """float32 [R n]: of n sequences of each of R replicas; [0] if the agent gives none."""
+
+
+class UpdateResult(NamedTuple):
+    """The result of an update, of one or several optimizer steps."""
+
+    metrics: dict[str, float]
+    """The agent's metrics, `gradient_norm` (before clipping), `gradient_to_clip` (its ratio to `clip_norm`, where that
+    is set) and `learning_rate`; for the second and later groups of variables with the group's name as a prefix.
+    Means, or maxima where the agent names them, over the optimizer steps that were applied; empty if none was."""
+    priorities: np.ndarray
+    """Priorities of this process's sequences, float32 [B]; empty if the agent gives none."""
+    optimizer_steps: int
+    """Number of steps applied: passes x minibatches, fewer if steps are skipped."""
+    left_out: int
+    """Number of steps skipped because of NaN or Inf gradients; `metrics` cover the others."""
 
 
 class TrainStep:
@@ -35,14 +63,10 @@ class TrainStep:
         minibatches: int = 1,
         reduction: Reduction | None = None,
     ):
-        """
-        Args:
-          agent: agent to update, built in the strategy's scope.
-          optimizer: default settings, which each of the agent's groups of variables may change.
-          strategy: strategy of this process's replicas; None for a single device.
-          passes: number of passes over each batch.
-          minibatches: number of optimizer steps per pass, each from an equal part of the batch.
-          reduction: means and maxima over the learners that apply the same updates, each from its part of the batch.
+        """The agent was built in the scope of the `strategy`, of this process's replicas; None: a single device.
+
+        Its groups of variables may change the settings of the optimizer. With a `reduction`, several learners apply the
+        same updates, each from its part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
         self._agent, self._passes, self._minibatches = agent, passes, minibatches
@@ -79,8 +103,8 @@ class TrainStep:
         for _ in range(self._passes):
             minibatches, steps = self._pass_over(unroll, weights, rates, generator)
             passes.append(steps)
-        priorities = in_batch_order(minibatches, passes[-1].priorities, self._replicas)
-        return update_result(passes, priorities, self._optimizers.prefixed, rates.numpy())
+        priorities = _in_batch_order(minibatches, passes[-1].priorities, self._replicas)
+        return self._result(passes, priorities, rates.numpy())
 
     def warm_up(self, unroll: Unroll, count: int) -> None:
         """Compile the update by a pass over `count` unrolls whose steps are all skipped; see `__call__`."""
@@ -94,6 +118,20 @@ class TrainStep:
         weights, rates = tf.constant(importance_weights), self._optimizers.rates(0.0)
         return self._compiled_step, (self._with_targets(unroll), weights, rates, columns, tf.zeros(2, tf.int32))
 
+    def _result(self, passes: Sequence[StepResult], priorities: np.ndarray, rates: np.ndarray) -> UpdateResult:
+        """Summarise the optimizer steps of an update, NumPy arrays [steps, ...] of each pass."""
+        steps = tf.nest.map_structure(lambda *arrays: np.concatenate(arrays), *passes)
+        applied, metrics = steps.finite, {}
+        if applied.any():
+            metrics = {name: float(np.mean(values[applied])) for name, values in steps.means.items()}
+            metrics |= {name: float(np.max(values[applied])) for name, values in steps.maxima.items()}
+            for group, (name, settings) in enumerate(self._optimizers.settings.items()):
+                prefix, norm = f"{name}/" if group else "", float(np.mean(steps.norms[applied, group]))
+                metrics |= {f"{prefix}gradient_norm": norm, f"{prefix}learning_rate": float(rates[group])}
+                if settings.clip_norm:
+                    metrics[f"{prefix}gradient_to_clip"] = norm / settings.clip_norm
+        return UpdateResult(metrics, priorities, int(np.sum(applied)), int(np.sum(~applied)))
+
     def _with_targets(self, unroll: Unroll) -> Unroll:
         return unroll._replace(targets=self._compiled_targets(unroll))
 
@@ -105,9 +143,13 @@ class TrainStep:
     def _pass_over(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, generator: np.random.Generator
     ) -> tuple[np.ndarray, StepResult]:
-        """Take a pass of optimizer steps; return its minibatches and the results, NumPy arrays."""
-        minibatches = draw_minibatches(self._minibatches, weights.shape[0] // self._replicas, generator)
-        seeds = draw_seeds(self._minibatches, generator, self._replicas)
+        """Take a pass of optimizer steps; return its minibatches, int32 [M, n], and the results, NumPy arrays."""
+        columns = np.arange(weights.shape[0] // self._replicas, dtype=np.int32)  # of each replica
+        if self._minibatches > 1:
+            columns = generator.permutation(columns)
+        minibatches = columns.reshape(self._minibatches, -1)
+        # Each replica adds its number.
+        seeds = generator.integers(2**31 - self._replicas, size=(self._minibatches, 2), dtype=np.int32)
         steps = [
             self._compiled_step(unroll, weights, rates, columns, seed)
             for columns, seed in zip(tf.constant(minibatches), tf.constant(seeds), strict=True)
@@ -130,3 +172,11 @@ class TrainStep:
         # On CPUs, outside the compiled parts, which would copy the weights.
         tf.cond(finite, apply, lambda: tf.constant(False))
         return StepResult(finite, means, maxima, norm, priorities)
+
+
+def _in_batch_order(minibatches: np.ndarray, values: np.ndarray, replicas: int) -> np.ndarray:
+    """Bring the values of M minibatches of R replicas, [M, R n], into the order of the batch, [M R n], if any."""
+    if not values.size:
+        return np.zeros(0, np.float32)
+    of_replicas = np.concatenate([step.reshape(replicas, -1) for step in values], axis=1)
+    return of_replicas[:, np.argsort(minibatches.ravel())].ravel()

@@ -107,7 +107,7 @@ def _membership(parts: Parts) -> Membership:
     return Membership(parts.sizes.num_envs, parts.seed, timeout, num_devices=parts.sizes.num_devices)
 
 
-def _source(parts: Parts) -> Source:
+def _joined_source(parts: Parts) -> Source:
     sources = []
     for number, one in enumerate(parts.acting):
         read, replay = parts.replicas.reader(one.unrolls.store, number), parts.experiment.replay
@@ -135,7 +135,7 @@ class Assembly(NamedTuple):
         parts.sizes.max_batch, parts.experiment.inference.max_wait_ms / 1000
     )
     membership: Callable[[Parts], Membership] = _membership
-    source: Callable[[Parts], Source] = _source
+    source: Callable[[Parts], Source] = _joined_source
     sinks: Callable[[Parts, tuple[int, float] | None], list[Sink]] = lambda parts, resumed: sinks_of(
         parts.experiment, parts.directory, resumed
     )

@@ -32,9 +32,6 @@ def with_actors(experiment: Experiment) -> Experiment:
     There are as many actors as keep the cores busy that the learner leaves: the environments' rate on one core is
     measured. They share the environments of the experiment; there are more environments only if groups would become
     smaller than four, and no more than fill two batches with their unrolls, because the weights would be old.
-
-    Raises:
-      ConfigError: the environments can't be built here.
     """
     actors, env = experiment.actors, experiment.env
     rate, env_bytes = _measure(experiment)

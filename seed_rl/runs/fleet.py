@@ -89,8 +89,7 @@ class SupervisedFleet(Fleet):
             deadline = time.monotonic() + grace
             for thread in self._threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
-        stuck = sum(thread.is_alive() for thread in self._threads)
-        if stuck:
+        if stuck := sum(thread.is_alive() for thread in self._threads):
             _log.error("%d of %d actors don't respond and are left running", stuck, self.count)
 
     @abc.abstractmethod

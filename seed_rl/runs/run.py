@@ -87,9 +87,7 @@ class Run:
 
     def _local_directory(self) -> contextlib.AbstractContextManager[str]:
         if "://" in self.logdir:
-            raise CannotUse(
-                f"{self.logdir} is a URL, and nothing here can keep a run there: expected a local directory"
-            )
+            raise CannotUse(f"{self.logdir} is a URL, and nothing here can keep a run there: expected a local path")
         return contextlib.nullcontext(self.logdir)
 
     def __enter__(self) -> Run:
@@ -209,8 +207,6 @@ class Run:
         from seed_rl.runs.assembly import Assembly
 
         assembly = functools.reduce(lambda assembly, change: change(assembly), self.changes, Assembly())
-        with explaining(
-            ConfigError, "the agent's networks need more memory than is free", tf.errors.ResourceExhaustedError
-        ):
+        with explaining(ConfigError, "the networks need more memory than is free", tf.errors.ResourceExhaustedError):
             parts = assembly.parts(self.experiment, self._directory, cleanup, index=self.index, learners=self.learners)
             return assembly.learner(parts)

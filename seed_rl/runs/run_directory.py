@@ -26,12 +26,9 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
       ConfigError: the directory holds a run with another configuration.
       CannotUse: the directory can't be written, or another learner is running in it.
     """
-    found = differences_from_saved(experiment, logdir)
-    if found:
-        raise ConfigError(
-            f"{name} holds a run with another configuration: {enumerated(found)}. "
-            "Choose another --logdir, or use that configuration to continue the run"
-        )
+    if found := differences_from_saved(experiment, logdir):
+        remedy = "Choose another --logdir, or use that configuration to continue the run"
+        raise ConfigError(f"{name} holds a run with another configuration: {enumerated(found)}. {remedy}")
     _refuse_links(logdir)
     with contextlib.ExitStack() as cleanup:
         try:

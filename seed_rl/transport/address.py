@@ -49,11 +49,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Parse the address of a learner.
-
-    Raises:
-      AddressError: the text is neither `unix:PATH` nor `HOST:PORT`.
-    """
+    """Parse the address of a learner; raise AddressError if it is neither `unix:PATH` nor `HOST:PORT`."""
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"] or 0) > 65535:
         raise AddressError(f"an address must be HOST:PORT, [IPV6]:PORT or unix:PATH, got {text!r}")
@@ -64,11 +60,7 @@ def parse_address(text: str) -> Address:
 
 
 def unused_port() -> int:
-    """Return a port on which a server can listen later: it is free, and no connection will be assigned it meanwhile.
-
-    Raises:
-      AddressError: no such port is free.
-    """
+    """Return a port on which a server can listen later: it is free, and no connection will be assigned it meanwhile."""
     for port in random.SystemRandom().sample(_UNASSIGNED, len(_UNASSIGNED)):
         with contextlib.suppress(OSError), socket.create_server(("", port)):
             return port
@@ -76,11 +68,7 @@ def unused_port() -> int:
 
 
 def _clear_stale_socket(path: str) -> None:
-    """Remove the socket file that a dead server left behind.
-
-    Raises:
-      AddressError: a server answers there, or the file isn't a socket.
-    """
+    """Remove the socket file that a dead server left behind."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
@@ -101,10 +89,7 @@ def _clear_stale_socket(path: str) -> None:
 def check_free(address: Address) -> None:
     """Check that an address can be listened on, at every local address that a host name resolves to.
 
-    gRPC would settle for one of them, and doesn't say why it can't bind an address.
-
-    Raises:
-      AddressError: another process listens at one of them, or none can be bound.
+    Otherwise raise AddressError: gRPC would settle for one of them, and doesn't say why it can't bind an address.
     """
     cannot = f"cannot listen on {address}"
     if address.path:

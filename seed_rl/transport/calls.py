@@ -54,17 +54,12 @@ class IncomingCall:
         self._server.host_log.write(level, self.peer, f"{self.peer} {sentence}", error)
 
     def listen(
-        self,
-        received: Callable[[bytes | None], None],
-        vanished: Callable[[], None],
-        metadata: Metadata = (),
+        self, received: Callable[[bytes | None], None], vanished: Callable[[], None], metadata: Metadata = ()
     ) -> None:
-        """Accept the call and ask for its first message.
+        """Accept the call, send the peer metadata, and ask for its first message.
 
-        Args:
-          received: called with each message, and with None once the peer has sent its last; must return at once.
-          vanished: called if the peer or the network ends the call; never after `finish` or `refuse`.
-          metadata: sent to the peer immediately.
+        `received` is called with each message, and with None once the peer has sent its last; it must return at once.
+        `vanished` is called if the peer or the network ends the call, never after `finish` or `refuse`.
         """
         self._received, self._vanished, self._initial_metadata = received, vanished, metadata
 
@@ -140,11 +135,9 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Accepts calls on one address, on one thread."""
 
     def __init__(self, on_call: Callable[[IncomingCall], bool], options: Iterable[tuple[str, int]]):
-        """
-        Args:
-          on_call: called on the server's thread with each new call; must return at once. If it returns False, which
-            means that it has refused the call, the peer learns of it a moment later.
-          options: gRPC options by name.
+        """`on_call` is called on the server's thread with each new call, and must return at once.
+
+        If it returns False, which means that it has refused the call, the peer learns of it a moment later.
         """
         self.host_log = HostLog(_log, _LINES)
         self.loop = asyncio.new_event_loop()
@@ -165,18 +158,13 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
     def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
         """Start accepting calls at `host:port` or `unix:/path`, with TLS if there are credentials.
 
-        Returns:
-          The port, or an arbitrary positive number for a path; 0 if the address can't be bound.
+        Return the port, or a positive number for a path; 0 if the address can't be bound.
         """
         self._thread.start()
         port = asyncio.run_coroutine_threadsafe(self._start(address, credentials), self.loop).result()
         if not port:
             self._end_thread()
         return port
-
-    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
-        """Run a function on the server's thread after a delay. Must be called on that thread, or before `start`."""
-        self.loop.call_later(seconds, function)
 
     def post(self, function: Callable[[], None]) -> None:
         """Run a function on the server's thread, soon. May be called on any thread."""
@@ -202,15 +190,14 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     async def _start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
         self._server = aio.server(handlers=(self,), options=self._options)
-        try:
+        with contextlib.suppress(RuntimeError):
             if credentials is None:
                 port = self._server.add_insecure_port(address)
             else:
                 port = self._server.add_secure_port(address, credentials)
-        except RuntimeError:
-            return 0
-        await self._server.start()
-        return port
+            await self._server.start()
+            return port
+        return 0
 
     async def _stop(self, grace: float) -> None:
         self._stopping.set()
@@ -220,12 +207,7 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     async def _serve(self, method: str, _: object, context: Any) -> None:
         call = IncomingCall(method, context, self)
-        welcome = False
-        try:
-            welcome = self._on_call(call)
-        except Exception as error:  # a fault in one call must not end the others
-            call.refuse(error)
-        if not welcome:
+        if not self._on_call(call):
             await self._take_turn()
         await call.serve()
 

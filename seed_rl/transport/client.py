@@ -56,16 +56,12 @@ class LearnerClient:
     """
 
     def __init__(self, address: str, security: ClientSecurity, *, name: str | None = None, share_memory: bool = True):
-        """
-        Args:
-          address: `host:port` or `unix:/path`.
-          security: the actor's credentials.
-          name: this actor's name in the learner's log; by default the host name.
-          share_memory: whether a learner on this machine may read steps from memory that it shares with this process.
+        """The address is `host:port` or `unix:/path`, the name that in the learner's log, by default the host's.
+
+        A learner on this machine may read steps from shared memory, unless it is told not to.
 
         Raises:
-          AddressError: the address is malformed.
-          SecurityError: the token would cross a network in plain text.
+          AddressError, SecurityError: the address is malformed; the token would cross a network in plain text.
         """
         self._learner = address
         target = parse_address(address)
@@ -97,8 +93,12 @@ class LearnerClient:
 
     def open(self, lease: Lease, group: int, env_spec: EnvSpec) -> ActStream:
         """Open the stream of `lease.groups[group]`. If the learner refuses it, the first step raises the error."""
-        codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
-        memory = self._allocate(codec.payload_bytes)
+        codec, memory = StepCodec(env_spec, len(lease.groups[group].env_ids)), None
+        if self._share_memory:
+            try:
+                memory = OfferedMemory(codec.payload_bytes)
+            except OSError as error:
+                _log.debug("steps are sent as messages: %s", error)
         opening = protocol.Opening(lease.session, group, memory.offer if memory else "")
         requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         act: Any = self._channel.stream_stream(protocol.ACT)
@@ -118,14 +118,6 @@ class LearnerClient:
         """End all streams and calls; those that are waiting raise Disconnected. May be called twice."""
         self._channel.close()
 
-    def _allocate(self, num_bytes: int) -> OfferedMemory | None:
-        """Allocate memory for the steps of a stream, if it can be shared with the learner."""
-        try:
-            return OfferedMemory(num_bytes) if self._share_memory else None
-        except OSError as error:
-            _log.debug("steps are sent as messages: %s", error)
-            return None
-
     def _call(self, method: str, request: bytes, read: Callable[[bytes], _Reply], timeout: float) -> _Reply:
         """Retry until the learner can be reached; gRPC's own waiting wouldn't report why it can't."""
         call: Any = self._channel.unary_unary(method)
@@ -134,7 +126,6 @@ class LearnerClient:
         while True:
             try:
                 reply = call(request, timeout=max(0.0, deadline - time.monotonic()), metadata=self._metadata)
-                break
             except grpc.RpcError as error:
                 failure = _failure(error, self._learner)
                 if isinstance(failure, Rejected):
@@ -143,41 +134,31 @@ class LearnerClient:
                     raise unreachable or failure from error
                 unreachable = failure
                 time.sleep(_RETRY_SECONDS)
+                continue
             except ValueError as error:
                 raise Disconnected("the client is closed") from error
-        try:
-            return read(reply)
-        except ValueError as error:
-            raise Rejected(str(error)) from error
+            try:
+                return read(reply)
+            except ValueError as error:
+                raise Rejected(str(error)) from error
 
 
 class ActStream:
     """A group's stream, from `LearnerClient.open`. Not thread-safe; `LearnerClient.close` ends a waiting step."""
 
-    def __init__(
-        self,
-        call: Any,  # a grpc.Call, grpc.Future and iterator of replies
-        requests: queue.SimpleQueue[bytes | None],  # sent by one of gRPC's threads; None ends the stream
-        codec: StepCodec,
-        learner: str,
-    ):
-        self._call = call
-        self._requests = requests
+    def __init__(self, call: Any, requests: queue.SimpleQueue[bytes | None], codec: StepCodec, learner: str):
+        self._call = call  # a grpc.Call, grpc.Future and iterator of replies
+        self._requests = requests  # sent by one of gRPC's threads; None ends the stream
         self._codec = codec
         self._learner = learner
         self._ended = threading.Event()
         call.add_done_callback(self._on_end)
 
     def step(self, output: EnvOutput, numbers: Sequence[tuple[int, str, float]] = ()) -> np.ndarray:
-        """Send a step of the group's E environments and wait for the answer.
+        """Send a step of the group's E environments, and numbers about ended episodes; return actions [E, ...].
 
-        Args:
-          output: reward float32 [E], done and last bool [E], observation [E, ...] as in the spec. After a step in
-            which `last` is set, those n environments may send their next step alone, with fields [n, ...].
-          numbers: numbers about the episodes that have ended: index in the group, name and value.
-
-        Returns:
-          Actions [E, ...] as in the spec, or [n, ...].
+        After a step in which `last` is set, those n environments may send their next step alone, with fields [n, ...].
+        Numbers are an index in the group, name and value.
 
         Raises:
           Disconnected: the connection to the learner is lost, or the client is closed.
@@ -207,6 +188,7 @@ class ActStream:
         self._ended.set()
 
 
+# What a user may check, by words of gRPC's messages; after the first ones, trying again would fail again.
 _NO_LEARNER = {
     "CERTIFICATE_VERIFY_FAILED": "is the learner's certificate vouched for by --tls_ca?",
     "Hostname Verification Check failed": "is the learner's certificate for another name? Then give --tls_server_name",
@@ -214,13 +196,11 @@ _NO_LEARNER = {
     "Method not found": "is this a learner's address?",
     "Received http2 header with status": "is this a learner's address, without a proxy in between?",
 }
-"""What a user may check, by words of gRPC's messages after which trying again would fail again."""
 _HINTS = _NO_LEARNER | {
     "Socket closed": "does the learner use TLS? Then actors need --tls_ca",
     "Failed parsing HTTP/2": "is this a learner's address?",
     "handshaker shutdown": "there was no answer: is a firewall in between?",
 }
-"""The same for all messages."""
 
 
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:

@@ -57,14 +57,9 @@ class StepCodec:
     """
 
     def __init__(
-        self,
-        env_spec: EnvSpec,
-        num_envs: int,
-        memory: memoryview | None = None,
-        in_memory: bytes = ALL_IN_MEMORY,  # the message of a step in shared memory
+        self, env_spec: EnvSpec, num_envs: int, memory: memoryview | None = None, in_memory: bytes = ALL_IN_MEMORY
     ):
-        if num_envs < 1:
-            raise ValueError(f"a group needs at least one environment, got {num_envs}")
+        """`in_memory` is the message of a step in shared memory."""
         self.num_envs = num_envs
         self._env_spec = env_spec
         observation = env_spec.observation_tensors()

@@ -34,18 +34,17 @@ def read_token(token_file: str | None = None) -> str | None:
       SecurityError: the file can't be read, or holds no usable token.
     """
     if token_file:
-        source = f"--token_file {token_file}"
-        token = _read(token_file, "--token_file").decode("utf-8", "replace").strip()
+        source, token = (
+            f"--token_file {token_file}",
+            _read(token_file, "--token_file").decode("utf-8", "replace").strip(),
+        )
     else:
-        source = TOKEN_VARIABLE
-        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        source, token = TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, "").strip()
         if not token:
             return None
     if not 1 <= len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise SecurityError(
-            f"{source} must hold one line of at most {_LONGEST_TOKEN:,} printable ASCII characters without spaces, got "
-            f"{len(token):,} characters"
-        )
+        expected = f"one line of at most {_LONGEST_TOKEN:,} printable ASCII characters without spaces"
+        raise SecurityError(f"{source} must hold {expected}, got {len(token):,} characters")
     return token
 
 
@@ -95,19 +94,11 @@ class ServerSecurity:
     """Whether to allow any address without TLS or a token."""
 
     def check(self, address: Address) -> None:
-        """Check that the credentials suffice for listening on an address.
-
-        Raises:
-          SecurityError: they don't.
-        """
-        missing = [] if self.certificate else ["--tls_cert", "--tls_key"]
-        if not self.token:
-            missing.append("--token_file")
+        """Raise SecurityError unless the credentials suffice for listening on an address."""
+        missing = ([] if self.certificate else ["--tls_cert", "--tls_key"]) + ([] if self.token else ["--token_file"])
         if missing and not address.is_local and not self.insecure:
-            raise SecurityError(
-                f"listening on {address} lets other machines in: add {', '.join(missing)}, "
-                f"or --insecure if the network is trusted"
-            )
+            remedy = f"add {', '.join(missing)}, or --insecure if the network is trusted"
+            raise SecurityError(f"listening on {address} lets other machines in: {remedy}")
 
     def credentials(self) -> grpc.ServerCredentials | None:
         """Return gRPC's credentials for TLS, or None for plain text."""
@@ -116,11 +107,7 @@ class ServerSecurity:
         return grpc.ssl_server_credentials([(self.private_key, self.certificate)])
 
     def check_token(self, metadata: Metadata) -> None:
-        """Check that the metadata of a call carry the token.
-
-        Raises:
-          Refused: they don't.
-        """
+        """Raise `Refused` unless the metadata of a call carry the token."""
         if not self.token:
             return
         given = dict(metadata).get(_METADATA_KEY)
@@ -145,15 +132,10 @@ class ClientSecurity:
     """The name in the learner's certificate, if it differs from the host in its address."""
 
     def check(self, address: Address) -> None:
-        """Check that the token stays secret on the way to an address.
-
-        Raises:
-          SecurityError: it would cross a network in plain text.
-        """
+        """Raise SecurityError if the token would cross a network in plain text on the way to an address."""
         if self.token and not self.authorities and not self.insecure and not address.is_local:
-            raise SecurityError(
-                f"the token would go to {address} in plain text: add --tls_ca, or --insecure if the network is trusted"
-            )
+            remedy = "add --tls_ca, or --insecure if the network is trusted"
+            raise SecurityError(f"the token would go to {address} in plain text: {remedy}")
 
     def channel(self, target: str, options: list[tuple[str, int]]) -> grpc.Channel:
         """Return a channel to a learner, with TLS if there are authorities."""

@@ -23,10 +23,9 @@ class Allowance:
         return asked >= self._count and self._clock() < end
 
     def take(self, peer: str) -> int | None:
-        """Take one thing for the host of a peer.
+        """Take one thing for the host of a peer; return None if nothing is left.
 
-        Returns:
-          None if nothing is left. Otherwise 0, or for the first thing in a period the number denied in the last one.
+        Otherwise return 0, or for the first thing in a period the number denied in the last one.
         """
         now = self._clock()
         with self._lock:

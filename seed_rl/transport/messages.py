@@ -54,11 +54,7 @@ def read_describe_request(data: bytes) -> str:
 
 
 def describe_reply(settings: specs.ActorSettings) -> bytes:
-    """Encode the learner's settings.
-
-    Raises:
-      WireError: an option can't be sent.
-    """
+    """Encode the learner's settings; raise WireError if an option can't be sent."""
     options = {name: _option_message(name, value) for name, value in settings.env.options.items()}
     return pb.DescribeReply(
         protocol_version=PROTOCOL_VERSION,
@@ -73,10 +69,8 @@ def read_describe_reply(data: bytes) -> specs.ActorSettings:
     """Decode the learner's settings."""
     reply = _parse(pb.DescribeReply, data)
     if reply.num_groups > _MOST_GROUPS or reply.envs_per_group > _MAX_GROUP_SIZE:
-        raise WireError(
-            f"expected up to {_MOST_GROUPS} groups of up to {_MAX_GROUP_SIZE} environments, got {reply.num_groups} of "
-            f"{reply.envs_per_group}"
-        )
+        expected = f"up to {_MOST_GROUPS} groups of up to {_MAX_GROUP_SIZE} environments"
+        raise WireError(f"expected {expected}, got {reply.num_groups} of {reply.envs_per_group}")
     options = {name: _option(name, value) for name, value in sorted(reply.env.options.items())}
     env = specs.EnvDescription(_text("the name of the suite", reply.env.suite), options)
     env_spec = _env_spec(reply.env_spec) if reply.HasField("env_spec") else None
@@ -85,12 +79,9 @@ def read_describe_reply(data: bytes) -> specs.ActorSettings:
 
 def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int]) -> bytes:
     """Encode the request for room for groups of these sizes."""
-    return pb.JoinRequest(
-        protocol_version=PROTOCOL_VERSION,
-        run_id=run_id,
-        env_spec=_env_spec_message(env_spec),
-        group_sizes=group_sizes,
-    ).SerializeToString()
+    spec = _env_spec_message(env_spec)
+    request = pb.JoinRequest(protocol_version=PROTOCOL_VERSION, run_id=run_id, env_spec=spec, group_sizes=group_sizes)
+    return request.SerializeToString()
 
 
 def read_join_request(data: bytes) -> tuple[str, specs.EnvSpec, tuple[int, ...]]:
@@ -123,10 +114,7 @@ def read_join_reply(data: bytes, group_sizes: Sequence[int]) -> specs.Lease:
 
 
 def episode_numbers(numbers: Sequence[tuple[int, str, float]]) -> bytes:
-    """Encode numbers about ended episodes (index in the group, name, value), to follow the payload of a step.
-
-    Numbers beyond the first 800 are left out.
-    """
+    """Encode the first 800 numbers about ended episodes (index in the group, name, value), to follow a step."""
     sent = [pb.EpisodeNumber(env=env, name=name, value=value) for env, name, value in numbers[:_SENT_NUMBERS]]
     return pb.StepRequest(numbers=sent).SerializeToString()
 
@@ -146,10 +134,8 @@ def _parse(kind: type[_Message], data: bytes) -> _Message:
     most = MAX_REQUEST_BYTES if name.endswith("Request") else _MAX_REPLY_BYTES
     if len(data) > most:
         raise WireError(f"expected a {name} of up to {most} bytes, got {len(data)}")
-    try:
+    with explaining(WireError, f"expected a {name}, got {len(data)} bytes that aren't one", protobuf.DecodeError):
         message = kind.FromString(data)
-    except protobuf.DecodeError as error:
-        raise WireError(f"expected a {name}, got {len(data)} bytes that aren't one") from error
     version = getattr(message, "protocol_version", PROTOCOL_VERSION)  # JoinReply has none, because Describe comes first
     if version != PROTOCOL_VERSION:
         sentence = f"expected version {PROTOCOL_VERSION} of the protocol, the other side has {version}"
@@ -158,9 +144,8 @@ def _parse(kind: type[_Message], data: bytes) -> _Message:
 
 
 def _env_spec_message(env_spec: specs.EnvSpec) -> pb.EnvSpec:
-    observation = {
-        name: pb.TensorSpec(dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
-    }
+    tensors = env_spec.observation_tensors()
+    observation = {name: pb.TensorSpec(dtype=spec.dtype, shape=spec.shape) for name, spec in tensors}
     kind = next(kind for kind, spec in _ACTIONS.items() if isinstance(env_spec.action, spec))
     action: dict[str, Any] = {kind: dataclasses.asdict(env_spec.action)}
     return pb.EnvSpec(observation=observation, **action)
@@ -178,17 +163,15 @@ def _env_spec(message: pb.EnvSpec) -> specs.EnvSpec:
     action = spec(*(value if isinstance(value, int) else tuple(value) for value in values))
 
     _check_count(message.observation, _MAX_TENSORS, "observation tensors")
-    tensors = {name: _array_spec(tensor) for name, tensor in sorted(message.observation.items())}
+    tensors = {}
+    for name, tensor in sorted(message.observation.items()):
+        _check_count(tensor.shape, _MAX_RANK, "axes of an observation tensor")
+        tensors[name] = specs.ArraySpec(tuple(tensor.shape), tensor.dtype)
     if not tensors:
         raise WireError("expected observation tensors, got none")
     if list(tensors) == [""]:
         return specs.EnvSpec(tensors[""], action)
     return specs.EnvSpec({_text("a tensor's name", name): spec for name, spec in tensors.items()}, action)
-
-
-def _array_spec(message: pb.TensorSpec) -> specs.ArraySpec:
-    _check_count(message.shape, _MAX_RANK, "axes of an observation tensor")
-    return specs.ArraySpec(tuple(message.shape), message.dtype)
 
 
 def _check_count(values: Collection[object], most: int, what: str) -> None:

@@ -24,9 +24,7 @@ DESCRIBE, JOIN, ACT = "/seed_rl.Learner/Describe", "/seed_rl.Learner/Join", "/se
 
 Metadata = Sequence[tuple[str, str | bytes]]
 
-_SESSION_KEY = "seed-rl-session"
-_GROUP_KEY = "seed-rl-group"
-_MEMORY_KEY = "seed-rl-memory"
+_SESSION_KEY, _GROUP_KEY, _MEMORY_KEY = "seed-rl-session", "seed-rl-group", "seed-rl-memory"
 
 MEMORY_ACCEPTED = (_MEMORY_KEY, "shared")
 """The learner's metadata on a stream whose steps it reads from the offered memory."""
@@ -52,11 +50,7 @@ class Opening(NamedTuple):
 
     @classmethod
     def read(cls, metadata: Metadata) -> Opening:
-        """Read an opening from the metadata of a call.
-
-        Raises:
-          WireError: session or group is missing or malformed.
-        """
+        """Read an opening from the metadata of a call; raise WireError if session or group is malformed."""
         values = dict(metadata)
         session, group, memory = (str(values.get(key, "")) for key in (_SESSION_KEY, _GROUP_KEY, _MEMORY_KEY))
         if not session or not re.fullmatch("[0-9]{1,6}", group):

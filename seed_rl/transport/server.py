@@ -33,24 +33,11 @@ _REFUSED_JOINS = 10  # per host and second; further ones aren't read
 class ActorServer:
     """Serves actors from `start` to `stop`, on its own thread."""
 
-    def __init__(
-        self,
-        address: str,
-        service: Service,
-        *,
-        security: ServerSecurity,
-        max_message_bytes: int = 64 << 20,
-    ):
-        """
-        Args:
-          address: `host:port` (port 0: any free one) or `unix:/path`.
-          service: answers the calls.
-          security: the learner's credentials.
-          max_message_bytes: the largest message to read; groups with larger steps may not join.
+    def __init__(self, address: str, service: Service, *, security: ServerSecurity, max_message_bytes: int = 64 << 20):
+        """The address is `host:port` (port 0: any free one) or `unix:/path`; groups with larger steps may not join.
 
         Raises:
-          AddressError: the address is malformed.
-          SecurityError: `security` isn't enough for this address.
+          AddressError, SecurityError: the address is malformed, or `security` isn't enough for it.
         """
         self.service = service
         """Answers the calls; may be replaced while there are no streams."""
@@ -65,19 +52,16 @@ class ActorServer:
         most = max_message_bytes + messages.MAX_REQUEST_BYTES  # for numbers about episodes
         options = protocol.server_options(most, self._max_connections)
         self._calls = CallServer(self._on_call, options)
+        self._calls.loop.call_later(1.0, self._watch)
         self._refused_joins = Allowance(_REFUSED_JOINS, seconds=1.0)
         self._strangers = HostLog(_log, lines=1)
         self._crowds = Allowance(1, seconds=60.0)
-        self._calls.call_later(1.0, self._watch)
         self._unanswered: dict[IncomingCall, None] = {}  # the oldest first
         self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
         self._stopping = threading.Event()  # set once all streams have ended; no more may begin
 
     def start(self) -> str:
-        """Start serving.
-
-        Returns:
-          The address, with the chosen port.
+        """Start serving; return the address, with the chosen port.
 
         Raises:
           AddressError: the address can't be listened on; the server can't be used any more.
@@ -92,11 +76,9 @@ class ActorServer:
         return str(self._address)
 
     def stop(self, grace: float, over: bool = False) -> None:
-        """End all streams, then the thread. May be called twice.
+        """End all streams, then the thread, with `grace` seconds for calls to end. May be called twice.
 
-        Args:
-          grace: seconds that calls have to end before they are cancelled.
-          over: whether actors are told that the run is over and end; otherwise they come back later.
+        If the run is `over`, actors are told so and end; otherwise they come back later.
         """
         if self._calls.is_serving:
             self._calls.post(functools.partial(self._end_streams, over))
@@ -110,7 +92,7 @@ class ActorServer:
 
     def _watch(self) -> None:
         """End streams that have been silent for too long, and warn when connections use up the open files."""
-        self._calls.call_later(1.0, self._watch)
+        self._calls.loop.call_later(1.0, self._watch)
         latest = time.monotonic() - SILENCE_SECONDS
         error = Refused(Refusal.NOT_FOUND, f"there was no step for {SILENCE_SECONDS:g} s: join again")
         for stream in [stream for stream in self.streams if stream.silent_since < latest]:
@@ -120,10 +102,8 @@ class ActorServer:
         except OSError:  # no descriptor left to look with
             is_crowded = True
         if is_crowded and self._crowds.take("") is not None:
-            _log.warning(
-                "%d connections are open, the maximum (half of `ulimit -n`): further ones are closed until some end",
-                self._max_connections,
-            )
+            most = f"{self._max_connections} connections are open, the maximum (half of `ulimit -n`)"
+            _log.warning("%s: further ones are closed until some end", most)
 
     def _on_call(self, call: IncomingCall) -> bool:
         """Check a call's token before reading any message, then its method."""
@@ -170,23 +150,18 @@ class ActorServer:
             sentence = f"{_REFUSED_JOINS} joins from this host were refused within a second: try again later"
             raise Refused(Refusal.RESOURCE_EXHAUSTED, sentence)
         try:
-            return self._lease(request, peer)
+            with reading():
+                run_id, env_spec, group_sizes = messages.read_join_request(request)
+            largest = StepCodec(env_spec, max(group_sizes)).step_bytes
+            if largest > self._max_message_bytes:
+                step = f"a step of {max(group_sizes)} environments is a message of {largest} bytes"
+                sentence = f"{step} and the learner reads up to {self._max_message_bytes}: make the groups smaller"
+                raise Refused(Refusal.INVALID_ARGUMENT, sentence)
+            return messages.join_reply(self.service.join(run_id, env_spec, group_sizes, peer))
         except Exception as error:
             if not (isinstance(error, Refused) and error.refusal is Refusal.UNAVAILABLE):  # for a moment only
                 self._refused_joins.take(peer)
             raise
-
-    def _lease(self, request: bytes, peer: str) -> bytes:
-        with reading():
-            run_id, env_spec, group_sizes = messages.read_join_request(request)
-        largest = StepCodec(env_spec, max(group_sizes)).step_bytes
-        if largest > self._max_message_bytes:
-            raise Refused(
-                Refusal.INVALID_ARGUMENT,
-                f"a step of {max(group_sizes)} environments is a message of {largest} bytes and the learner reads up "
-                f"to {self._max_message_bytes}: make the groups smaller",
-            )
-        return messages.join_reply(self.service.join(run_id, env_spec, group_sizes, peer))
 
     def _act(self, call: IncomingCall) -> None:
         with reading():

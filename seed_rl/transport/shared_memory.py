@@ -20,10 +20,7 @@ class OfferedMemory:
     """The actor's side of the memory of a step."""
 
     def __init__(self, num_bytes: int):
-        """
-        Raises:
-          OSError: this machine has no sealed memory.
-        """
+        """Allocate the memory; raise OSError on a machine without sealed memory."""
         token = secrets.token_bytes(_TOKEN_BYTES)
         self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:

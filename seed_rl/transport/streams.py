@@ -65,17 +65,9 @@ class Service(Protocol):
 class ActorStream:
     """A group's open stream: each message is a step, answered before the next one is read."""
 
-    def __init__(
-        self,
-        call: IncomingCall,
-        service: Service,
-        opening: protocol.Opening,
-        streams: set[ActorStream],  # all open ones; this one adds and removes itself
-    ):
-        self._call = call
-        self._service = service
-        self._opening = opening
-        self._streams = streams
+    def __init__(self, call: IncomingCall, service: Service, opening: protocol.Opening, streams: set[ActorStream]):
+        """`streams` are all open ones: this one adds and removes itself."""
+        self._call, self._service, self._opening, self._streams = call, service, opening, streams
         self._first = True
         self.silent_since = time.monotonic()
         """Time of the last answer; infinite while a step is unanswered."""

@@ -35,12 +35,9 @@ class CheckpointError(UsageError):
 
 
 def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int) -> None:
-    """Write a checkpoint of `step` (learner updates) and remove the oldest beyond `keep`.
+    """Write a checkpoint of `step` (learner updates) and remove the oldest beyond `keep`; see `write`.
 
     Later ones stay: they exist only if they are damaged, and the run has continued from an earlier one.
-
-    Raises:
-      OSError: it can't be written; older checkpoints are untouched.
     """
     path = os.path.join(directory, f"checkpoint-{step:012d}.npz")
     write(path, arrays, state)
@@ -49,11 +46,7 @@ def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Map
 
 
 def write(path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint file.
-
-    Raises:
-      OSError: it can't be written; an older file of that name is untouched.
-    """
+    """Write a checkpoint file, or raise OSError and leave an older file of that name untouched."""
     text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
     with complete_or_absent(path) as file, writing(file) as add:
         for name, array in {_STATE: text, **arrays}.items():
@@ -77,24 +70,19 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
             found = (path, *load(path))
         except CheckpointError as error:
             damaged.append(error)
-            continue
-        for each in damaged:
-            _log.warning("%s", each)
-        return found
+        else:
+            for each in damaged:
+                _log.warning("%s", each)
+            return found
     if damaged:
         raise damaged[0]
     return None
 
 
 def find(logdir: str, name: str | None) -> str:
-    """Return the path of a checkpoint of a run.
+    """Return the path of a checkpoint of a run, or raise CheckpointError.
 
-    Args:
-      logdir: log directory of the run.
-      name: `best`, `newest` or None, a number of updates, the name of a file in its `checkpoints`, or a path.
-
-    Raises:
-      CheckpointError: there is none.
+    The name is `best`, `newest` or None, a number of updates, the name of a file in its `checkpoints`, or a path.
     """
     directory = os.path.join(logdir, "checkpoints")
     if not os.path.exists(settings := os.path.join(logdir, SAVED)):
@@ -102,15 +90,11 @@ def find(logdir: str, name: str | None) -> str:
     if name in (None, "newest"):
         if found := paths(directory):
             return found[-1]
-        raise CheckpointError(
-            f"{logdir} has no checkpoint yet: the first is written after Logs.checkpoint_interval_s seconds of "
-            "training, or when it ends"
-        )
+        when = "after Logs.checkpoint_interval_s seconds of training, or when it ends"
+        raise CheckpointError(f"{logdir} has no checkpoint yet: the first is written {when}")
     if name == "best" and BEST not in files_in(directory):
-        raise CheckpointError(
-            f"{logdir} has no best checkpoint: the first is written after {EVALUATION} evaluation episodes, "
-            "which need Actors.num_eval_envs"
-        )
+        when = f"after {EVALUATION} evaluation episodes, which need Actors.num_eval_envs"
+        raise CheckpointError(f"{logdir} has no best checkpoint: the first is written {when}")
     name = file_name(name)
     if not os.path.dirname(name) and not os.path.exists(name):
         name = os.path.join(directory, name)
@@ -136,11 +120,7 @@ def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], d
 
 @contextlib.contextmanager
 def opening(path: str) -> Iterator[IO[bytes]]:
-    """Open a file of weights that fits into memory.
-
-    Raises:
-      CheckpointError: it doesn't fit, or can't be read, now or in the context.
-    """
+    """Open a file of weights; raise CheckpointError if it exceeds memory or can't be read, now or in the context."""
     with (
         explaining(CheckpointError, f"{path} is damaged", BadArchive),
         explaining(CheckpointError, f"{path} can't be read"),
@@ -152,11 +132,7 @@ def opening(path: str) -> Iterator[IO[bytes]]:
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read arrays and state of one checkpoint file.
-
-    Raises:
-      CheckpointError: it can't be read.
-    """
+    """Read arrays and state of one checkpoint file, or raise CheckpointError."""
     with opening(path) as file:
         arrays = dict(Archive(file))
     if _STATE not in arrays:
@@ -166,11 +142,7 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def env_frames(state: Mapping[str, Any], path: str) -> int:
-    """Return the environment frames that the weights of a checkpoint were trained on.
-
-    Raises:
-      CheckpointError: the state lacks them.
-    """
+    """Return the environment frames that the weights of a checkpoint were trained on, or raise CheckpointError."""
     with explaining(CheckpointError, f"{path} is not a checkpoint of a run", ValueError, OverflowError):
         return int(number(state.get("counters"), "env_frames"))
 
@@ -200,11 +172,7 @@ def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path:
 
 
 def check(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
-    """Check that arrays can be assigned to the variables of their names.
-
-    Raises:
-      CheckpointError: names, shapes or kinds of numbers are not the same.
-    """
+    """Raise CheckpointError if arrays don't have the names, shapes and kinds of numbers of the variables."""
     if set(variables) != set(arrays):
         missing, extra = sorted(set(variables) - set(arrays)), sorted(set(arrays) - set(variables))
         raise CheckpointError(f"{path} is of another agent: it lacks {shortened(missing)} and has {shortened(extra)}")

@@ -22,11 +22,8 @@ POLICY_SOURCES = "seed_rl.policy_sources"
 def opening(place: StrPath, checkpoint: str | None = None) -> Iterator[str]:
     """Yield the log directory of the policy at a place, from the first source that knows it; else the place itself.
 
-    Errors name the place instead of the directory of a source.
-
-    Raises:
-      ConfigError: the place is a URL that no source knows.
-      Exception: a source knows the place, but can't use it.
+    Errors of the source and in the context name the place instead of the directory. A URL that no source knows is a
+    ConfigError.
     """
     place = os.fspath(place)
     for entry in declarations(POLICY_SOURCES):

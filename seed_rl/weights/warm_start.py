@@ -17,18 +17,14 @@ from seed_rl.weights.policy_sources import opening
 
 
 def warm_start(agent: Agent, experiment: Experiment) -> str:
-    """Give a new agent the weights of the run or checkpoint in `Experiment.init_from`.
+    """Give a new agent the weights of `Experiment.init_from`, a run or checkpoint; return a sentence about them.
 
     If all shapes match, it gets all weights. Otherwise it gets those parts of the trunk (torsos, recurrent core,
     statistics of observations) that match as a whole, and the rest keeps its initial values. Schedules, such as PQN's
     exploration, restart, and `Agent.copies` become copies.
 
-    Returns:
-      A sentence about what was taken.
-
     Raises:
-      CheckpointError: there is no such run, its agent or network differs, or nothing matches.
-      ConfigError: the configuration of the run can't be read.
+      CheckpointError, ConfigError: there is no such run, its agent or network differs, or nothing matches.
     """
     logdir, kind, (path, arrays, state) = _read(experiment.init_from)
     own = type(experiment.agent).__name__
@@ -37,10 +33,8 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     weights = checkpoints.weights_in(arrays)
     variables = checkpoints.variables_for(agent, weights)
     if variables.keys() != weights.keys():
-        raise CheckpointError(
-            f"Experiment.init_from: the network of {path} has other layers: {len(weights)} arrays of weights, expected "
-            f"{len(variables)}"
-        )
+        layers = f"{len(weights)} arrays of weights, expected {len(variables)}"
+        raise CheckpointError(f"Experiment.init_from: the network of {path} has other layers: {layers}")
     taken, reason = _matching(variables, weights)
     if not taken:
         raise CheckpointError(f"Experiment.init_from: nothing in {path} fits: {reason}")

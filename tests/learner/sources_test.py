@@ -184,7 +184,7 @@ def test_without_initial_priorities_new_unrolls_get_the_largest_one():
     rig.drawn()
     assert [priority for *_, priority in rig.inside()] == [1.0] * 4
     for largest in (0.5, 30.0):
-        rig.source._sampler.update(rig.source._sampler.slots, np.linspace(0.1, largest, len(rig.inside())))
+        rig.source.sampler.update(rig.source.sampler.slots, np.linspace(0.1, largest, len(rig.inside())))
         rig.produce()
         rig.drawn()
         assert rig.inside()[-1][2] == largest

@@ -13,10 +13,9 @@ from seed_rl.extras.hosts.collectives import Link, connect
 from seed_rl.extras.hosts.hosts import Hosts
 from seed_rl.learner.gradients import Reduction
 from seed_rl.learner.replicas import Replicas
-from seed_rl.learner.results import UpdateResult
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import POLL_SECONDS, Batch, ReplaySource, Source
-from seed_rl.learner.train_step import TrainStep
+from seed_rl.learner.train_step import TrainStep, UpdateResult
 from seed_rl.reporting.sink import Sink
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.runs.assembly import Assembly, Parts
