@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
-from seed_rl.specs import GroupLease
+from seed_rl.transport.streams import Request
 
 if TYPE_CHECKING:
     from seed_rl.learner.progress import Counters
@@ -29,14 +29,14 @@ class Order:
         """Build what leases the environments; see `Membership`."""
         return Membership(num_envs, seed, timeout, num_devices=num_devices)
 
-    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
-        """Build what composes the batches of an inference device, which serves `num_envs` environments."""
-        return Batcher(max_batch_size, max_wait)
+    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
+        """Return what composes the batches of an inference device, which serves `num_envs` environments."""
+        return plain
 
     def acting(
-        self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue
+        self, device: int, queue: UnrollQueue, requests: Sequence[Request]
     ) -> contextlib.AbstractContextManager[object]:
-        """Return the context in which an inference device acts for a batch of groups; `queue` gets its unrolls."""
+        """Return the context in which an inference device acts for a batch; `queue` gets its unrolls."""
         return contextlib.nullcontext()
 
     def refreshing(self) -> contextlib.AbstractContextManager[object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,7 +96,7 @@ class Synchronous(Order):
     def __init__(self) -> None:
         self._next: dict[int, int] = {}  # by device: the group whose turn it is
 
-    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
         self._next[device] = 0
 
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
@@ -103,15 +104,15 @@ class Synchronous(Order):
                 return None
             begin = self._next[device] % len(groups)
             sizes = np.cumsum([len(group.env_ids) for group in groups[begin:]])
-            return groups[begin : begin + int(np.searchsorted(sizes, max_batch_size, side="right"))]
+            return groups[begin : begin + int(np.searchsorted(sizes, plain.max_batch_size, side="right"))]
 
-        return OrderedBatcher(max_batch_size, members)
+        return OrderedBatcher(plain.max_batch_size, members)
 
     @contextlib.contextmanager
-    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+    def acting(self, device: int, queue: UnrollQueue, requests: Sequence[Request]) -> Iterator[None]:
         queue.wait_for_demand()
         yield
-        self._next[device] += len(groups)
+        self._next[device] += len(requests)
 
 
 class Replayed(Order):
@@ -143,7 +144,8 @@ class Replayed(Order):
         self.learned(updates, variables)
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        return _RecordedLeases(self._segment.joins, num_envs, num_devices)
+        joins = {str(number): join for number, join in enumerate(self._segment.joins)}
+        return _PrescribedLeases(num_envs, seed, math.inf, num_devices=num_devices, joins=joins)
 
     def needs(self, actor: int) -> bool:
         """Return whether the replay has come so far that it needs the actor with this number, or soon will."""
@@ -153,17 +155,16 @@ class Replayed(Order):
         """Return whether the actor with this number has acted for the last time."""
         return not self._left[actor]
 
-    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
-
+    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
         def members(_: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
                 return [self._segment.groups[number] for number in self._now.get(device) or ()] or None
 
-        self._batchers[device] = OrderedBatcher(max_batch_size, members, self.close)
+        self._batchers[device] = OrderedBatcher(plain.max_batch_size, members, self.close)
         return self._batchers[device]
 
     @contextlib.contextmanager
-    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+    def acting(self, device: int, queue: UnrollQueue, requests: Sequence[Request]) -> Iterator[None]:
         yield
         with self._changed:
             self._left.subtract(self._segment.owners[number] for number in self._now[device] or ())
@@ -201,15 +202,14 @@ class Replayed(Order):
             self._changed.notify_all()
 
 
-class _RecordedLeases(Membership):
+@dataclasses.dataclass(eq=False)
+class _PrescribedLeases(Membership):
     """Gives an actor the recorded lease whose number is its run id, once."""
 
-    def __init__(self, joins: Sequence[Sequence[GroupLease]], num_envs: int, num_devices: int):
-        super().__init__(num_envs, 0, math.inf, num_devices=num_devices)
-        self._joins = {str(number): join for number, join in enumerate(joins)}
+    joins: dict[str, Sequence[GroupLease]] = dataclasses.field(default_factory=dict)
 
     def _choose(self, group_sizes: Sequence[int], actor: str) -> Sequence[GroupLease]:
-        join = self._joins.pop(actor.partition(" ")[0], ())
+        join = self.joins.pop(actor.partition(" ")[0], ())
         if [len(group.env_ids) for group in join] != list(group_sizes):
             raise Refused(Refusal.RESOURCE_EXHAUSTED, "no further actor took part in the recorded run")
         return join

@@ -13,8 +13,7 @@ from seed_rl.errors import UsageError
 from seed_rl.system.signals import signals
 
 if TYPE_CHECKING:
-    from seed_rl.extras.studies.search import Search
-    from seed_rl.extras.studies.study import Study
+    from seed_rl.extras.studies.sweep import Study
 
 
 @command(
@@ -23,18 +22,10 @@ if TYPE_CHECKING:
     flags.repeated("grid", [], "Setting and the values to try: NAME=VALUE,VALUE. May be repeated."),
     flags.comma_separated("seeds", ["1"], "Number of runs per combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
     flags.integer("parallel", 1, "Number of runs to train in parallel.", lower_bound=1),
-    flags.repeated(
-        "search",
-        [],
-        "Setting to search with Optuna instead: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated.",
-    ),
+    flags.repeated("search", [], "Setting to search with Optuna: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated."),
     flags.integer("trials", 20, "Number of trials in a search.", lower_bound=1),
-    flags.number(
-        "prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", lower_bound=0.0
-    ),
-    flags.string(
-        "logdir", None, "Parent directory of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."
-    ),
+    flags.number("prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", 0.0),
+    flags.string("logdir", None, "Parent of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."),
     arguments=FILES,
 )
 def sweep(values: flags.FlagValues, *files: str) -> int:
@@ -46,13 +37,7 @@ def sweep(values: flags.FlagValues, *files: str) -> int:
             raise UsageError(f"--{flag} {conflict} --search")
     if values.total_frames is not None and "Experiment.total_frames" in _names(values.grid, values.search):
         raise UsageError("give either --total_frames or values of Experiment.total_frames to try")
-    if not values.search:
-        return _run(new_sweep(values))
-    search = new_search(values)
-    code = _run(search)
-    if best := search.best_command():
-        print(best)
-    return code
+    return _search(values) if values.search else _run(_sweep(values))
 
 
 def _names(*bindings: Sequence[str]) -> set[str]:
@@ -68,8 +53,7 @@ def _run(running: Study) -> int:
     return stopped.exit_code or code
 
 
-def new_sweep(values: flags.FlagValues) -> Study:
-    """Build the sweep that the flags describe; raise if one of its runs couldn't begin."""
+def _sweep(values: flags.FlagValues) -> Study:
     from seed_rl.extras.studies.sweep import Sweep, seeds_of, trials
 
     if "Experiment.seed" in _names(values.grid, values.gin_param):
@@ -80,11 +64,9 @@ def new_sweep(values: flags.FlagValues) -> Study:
     return Sweep(wanted, _arguments(values), _directory(values, "sweep_"), values.parallel)
 
 
-def new_search(values: flags.FlagValues) -> Search:
-    """Build the search that the flags describe; raise if one of its trials couldn't begin."""
+def _search(values: flags.FlagValues) -> int:
     try:
-        from seed_rl.extras.studies.search import Search, median_pruner
-        from seed_rl.extras.studies.search_space import extremes, read_space
+        from seed_rl.extras.studies.search import Search, extremes, median_pruner, read_space
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise
@@ -93,7 +75,11 @@ def new_search(values: flags.FlagValues) -> Search:
     for binding in extremes(read_space(values.search)):  # report mistakes before the first trial
         load(values, binding)
     directory, pruner = _directory(values, "search_"), median_pruner(values.prune_after)
-    return Search(values.search, _arguments(values), directory, experiment, values.trials, pruner)
+    search = Search(values.search, _arguments(values), directory, experiment, values.trials, pruner)
+    code = _run(search)
+    if best := search.best_command():
+        print(best)
+    return code
 
 
 def _arguments(values: flags.FlagValues) -> list[str]:
@@ -104,8 +90,6 @@ def _arguments(values: flags.FlagValues) -> list[str]:
 
 def _directory(values: flags.FlagValues, prefix: str) -> str:
     if "://" in (values.logdir or ""):
-        raise UsageError(
-            f"--logdir of a sweep must be a local directory, got {values.logdir}; only `seed_rl train` supports object "
-            "stores"
-        )
+        others = "only `seed_rl train` supports object stores"
+        raise UsageError(f"--logdir of a sweep must be a local directory, got {values.logdir}; {others}")
     return logdir_of(values, prefix)

@@ -80,11 +80,7 @@ class Run:
         """Record the run, which has ended for any reason but `stopped`; for `say` see `train`."""
 
     def train(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Train to the end, starting from the checkpoint if there is one.
-
-        Returns:
-          The exit code of the last process, 0 if the run was over before its last frame.
-        """
+        """Train from the checkpoint, if any, to the end; return the last exit code, 0 if the run was over earlier."""
         code, ended = 0, ""
         started, ends = time.monotonic(), lambda: stopped() or self.is_over()
         try:
