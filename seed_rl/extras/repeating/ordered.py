@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.buffers.slots import UnrollQueue
-from seed_rl.extras.repeating.order import Order
+from seed_rl.extras.repeating.orders import Order
 from seed_rl.inference.batcher import Batcher
-from seed_rl.inference.membership import Membership
 from seed_rl.learner.saving import Saver
 from seed_rl.runs.assembly import Assembly, Parts
 
@@ -29,10 +28,6 @@ def with_order(new_order: Callable[[str], Order], assembly: Assembly) -> Assembl
         own_envs = len(range(number, parts.sizes.num_envs, parts.sizes.num_devices))
         return order.batcher(number, assembly.batcher(parts, number, queue), own_envs)
 
-    def membership(parts: Parts) -> Membership:
-        sizes, timeout = parts.sizes, parts.experiment.inference.lease_timeout_s
-        return order.membership(sizes.num_envs, parts.seed, timeout, num_devices=sizes.num_devices)
-
     def finish(parts: Parts) -> None:
         assembly.finish(parts)
         for number, one in enumerate(parts.acting):
@@ -50,7 +45,11 @@ def with_order(new_order: Callable[[str], Order], assembly: Assembly) -> Assembl
         parts.copy_weights = refresh
 
     return assembly._replace(
-        saver=saver, acting_agents=acting_agents, batcher=batcher, membership=membership, finish=finish
+        saver=saver,
+        acting_agents=acting_agents,
+        batcher=batcher,
+        membership=lambda parts: order.membership(assembly.membership(parts)),
+        finish=finish,
     )
 
 
@@ -62,6 +61,5 @@ class OrderedSaver(Saver):
         self._order = order
 
     def save(self) -> None:
-        """See `Saver.save`."""
         self._order.saving(self._progress.counters.learner_updates, self._variables)
         super().save()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import json
 import logging
@@ -16,14 +15,13 @@ from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.extras.repeating import file
 from seed_rl.extras.repeating.file import JournalError, Writer
-from seed_rl.extras.repeating.order import Order
-from seed_rl.extras.repeating.prescribed import Synchronous
+from seed_rl.extras.repeating.orders import Order, Synchronous
 from seed_rl.extras.repeating.segments import digest
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
 from seed_rl.runs.run import Run
 from seed_rl.settings import without_places
-from seed_rl.specs import Lease
+from seed_rl.specs import GroupLease
 from seed_rl.system.files import explaining, reason
 from seed_rl.system.machine import instructions, processor, uses_onednn, versions
 from seed_rl.transport.streams import Request
@@ -114,13 +112,14 @@ class Recorded(Order):
         self._write("run", json.dumps(start))
         self._digest(updates, variables)
 
-    def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        return _RecordedLeases(num_envs, seed, timeout, num_devices=num_devices, on_join=self._join)
+    def membership(self, plain: Membership) -> Membership:
+        return _RecordedLeases(plain, self)
 
-    def _join(self, lease: Lease) -> None:
-        for group in lease.groups:
+    def joined(self, groups: Sequence[GroupLease]) -> None:
+        """Note the groups of an actor that has joined."""
+        for group in groups:
             self._numbers[group.seed] = len(self._numbers)
-        self._write("join", json.dumps([[group.env_ids, group.seed] for group in lease.groups]))
+        self._write("join", json.dumps([[group.env_ids, group.seed] for group in groups]))
 
     def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
         self._turns[device] = threading.Lock()
@@ -169,14 +168,14 @@ class Recorded(Order):
             _log.error("the journal ends here, because it can't be written (%s); training continues", reason(error))
 
 
-@dataclasses.dataclass(eq=False)
 class _RecordedLeases(Membership):
-    """Membership that tells a function of each new lease."""
+    """Tells an order of each new lease."""
 
-    on_join: Callable[[Lease], None] = lambda lease: None
+    def __init__(self, plain: Membership, order: Recorded):
+        super().__init__(plain.num_envs, plain.seed, plain.timeout, num_devices=plain.num_devices)
+        self._order = order
 
-    def join(self, group_sizes: Sequence[int], actor: str = "") -> Lease:
-        """See `Membership.join`."""
-        lease = super().join(group_sizes, actor)
-        self.on_join(lease)
-        return lease
+    def _choose(self, group_sizes: Sequence[int], actor: str) -> Sequence[GroupLease]:
+        groups = super()._choose(group_sizes, actor)
+        self._order.joined(groups)
+        return groups

@@ -19,7 +19,7 @@ from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuild
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating.file import JournalError
-from seed_rl.extras.repeating.prescribed import Replayed
+from seed_rl.extras.repeating.orders import Replayed
 from seed_rl.extras.repeating.recording import deterministic
 from seed_rl.extras.repeating.segments import Segment
 from seed_rl.foreign import number as checked_number
@@ -30,7 +30,7 @@ from seed_rl.runs.run import Run
 from seed_rl.system.files import explaining
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.signals import StopIf, ctrl_c_asks
+from seed_rl.system.signals import Stop, StopIf, ctrl_c_asks
 from seed_rl.weights import checkpoints
 
 if TYPE_CHECKING:
@@ -83,10 +83,14 @@ def replay(
         run = Run(experiment, directory, actors=actors, native_log=True)
         run.changes.append(functools.partial(_prescribe, order))
         with run, ctrl_c_asks() as asked:
-            for row in run.train(StopIf(lambda asked=asked, order=order: asked.is_set() or order.ended())):
+            for row in run.train(StopIf(functools.partial(_ends, asked, order))):
                 yield Progress(parts[0].begin, int(row["learner_updates"]), end, checked + order.checked, row)
         gc.collect()  # its learner, whose memory the next one needs
         checked += order.checked
+
+
+def _ends(asked: Stop, order: Replayed) -> bool:
+    return asked.is_set() or order.ended()
 
 
 def _prescribe(order: Replayed, assembly: Assembly) -> Assembly:

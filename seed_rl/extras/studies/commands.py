@@ -35,6 +35,9 @@ def sweep(values: flags.FlagValues, *files: str) -> int:
         if values[flag].present:
             conflict = "can't be combined with" if values.search else "needs"
             raise UsageError(f"--{flag} {conflict} --search")
+    if "://" in (values.logdir or ""):
+        others = "only `seed_rl train` supports object stores"
+        raise UsageError(f"--logdir of a sweep must be a local directory, got {values.logdir}; {others}")
     if values.total_frames is not None and "Experiment.total_frames" in _names(values.grid, values.search):
         raise UsageError("give either --total_frames or values of Experiment.total_frames to try")
     return _search(values) if values.search else _run(_sweep(values))
@@ -61,7 +64,7 @@ def _sweep(values: flags.FlagValues) -> Study:
     wanted = trials(values.grid, seeds_of(values.seeds))
     for trial in wanted:  # report mistakes before the first run
         load(values, *trial.bindings)
-    return Sweep(wanted, _arguments(values), _directory(values, "sweep_"), values.parallel)
+    return Sweep(wanted, _arguments(values), logdir_of(values, "sweep_"), values.parallel)
 
 
 def _search(values: flags.FlagValues) -> int:
@@ -74,7 +77,7 @@ def _search(values: flags.FlagValues) -> int:
     experiment = load(values)
     for binding in extremes(read_space(values.search)):  # report mistakes before the first trial
         load(values, binding)
-    directory, pruner = _directory(values, "search_"), median_pruner(values.prune_after)
+    directory, pruner = logdir_of(values, "search_"), median_pruner(values.prune_after)
     search = Search(values.search, _arguments(values), directory, experiment, values.trials, pruner)
     code = _run(search)
     if best := search.best_command():
@@ -86,10 +89,3 @@ def _arguments(values: flags.FlagValues) -> list[str]:
     arguments = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
     given = {flag: values[flag].value for flag in ("agent", "total_frames")}
     return [*arguments, *(f"--{flag}={value}" for flag, value in given.items() if value is not None)]
-
-
-def _directory(values: flags.FlagValues, prefix: str) -> str:
-    if "://" in (values.logdir or ""):
-        others = "only `seed_rl train` supports object stores"
-        raise UsageError(f"--logdir of a sweep must be a local directory, got {values.logdir}; {others}")
-    return logdir_of(values, prefix)

@@ -25,8 +25,7 @@ from seed_rl.foreign import printable
 from seed_rl.reporting.text import short
 from seed_rl.system.files import explaining, locking
 
-STEPS = 20
-"""Number of equal steps in a trial; it may be pruned after each step but the last."""
+STEPS = 20  # number of equal steps in a trial; it may be pruned after each step but the last
 _FINISHED = "finished"
 _STATES = {
     TrialState.COMPLETE: _FINISHED,
@@ -56,10 +55,8 @@ def read_space(searches: Sequence[str]) -> dict[str, BaseDistribution]:
         elif name and len(choices) > 1 and all(choices):
             found[name] = CategoricalDistribution(list(dict.fromkeys(choices)))
         else:
-            raise ConfigError(
-                "expected NAME=LOW..HIGH or NAME=VALUE,VALUE,... such as Optimizer.learning_rate=1e-4..1e-2, "
-                f"got {search!r}"
-            )
+            example = "such as Optimizer.learning_rate=1e-4..1e-2"
+            raise ConfigError(f"expected NAME=LOW..HIGH or NAME=VALUE,VALUE,... {example}, got {search!r}")
     return found
 
 
@@ -140,9 +137,9 @@ def _scores(run: Run, experiment: Experiment) -> list[tuple[float, float]]:
 
 
 class Search(Study):
-    """Trains trials sequentially with settings suggested by Optuna's TPE sampler.
+    """Trains trials sequentially with settings suggested by Optuna's TPE sampler, after an unfinished one.
 
-    An unfinished trial is continued first. A failed trial is not replaced before the next call of `run`.
+    A failed trial is not replaced before the next call of `run`.
     """
 
     def __init__(
@@ -154,17 +151,10 @@ class Search(Study):
         trials: int,
         pruner: optuna.pruners.BasePruner,
     ):
-        """
-        Args:
-          searches: search space, in the form that `read_space` expects.
-          arguments: arguments of `seed_rl train` for all trials.
-          directory: parent of the log directories; it also holds Optuna's study.
-          experiment: experiment of all trials; its seed is also that of the sampler.
-          trials: number of trials to finish or prune, including those of earlier calls.
-          pruner: compares trials after each of the `STEPS` steps but the last.
+        """Search the space of `read_space(searches)`, or raise a ConfigError if the directory can't be used for that.
 
-        Raises:
-          ConfigError: the directory is unusable or holds another search.
+        The `arguments` of `seed_rl train` are those of all trials, as is the `experiment`, whose seed is the sampler's,
+        too. The number of `trials` to finish or prune includes those of earlier calls.
         """
         self.arguments, self.experiment = arguments, experiment
         self._space, self._count = read_space(searches), trials

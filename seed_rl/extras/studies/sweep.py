@@ -29,8 +29,7 @@ class Column(NamedTuple):
     """A column in a table of results."""
 
     head: str
-    text: Callable[[Any], str] | None = None
-    """Formats a number; None for a column of texts."""
+    text: Callable[[Any], str] | None = None  # formats a number; None for a column of texts
 
 
 class Study(abc.ABC):
@@ -56,15 +55,9 @@ class Study(abc.ABC):
 
     def table(self) -> str:
         """Format the results, without columns of numbers that no run has, and the reasons for failures."""
-        rows = self.results()
-        shown = {
-            key: column
-            for key, column in self.columns().items()
-            if column is not None and (column.text is None or any(key in row for row in rows))
-        }
-        cells = [
-            [(column.text or str)(row[key]) if key in row else "" for key, column in shown.items()] for row in rows
-        ]
+        rows, every = self.results(), {key: each for key, each in self.columns().items() if each is not None}
+        shown = {key: each for key, each in every.items() if each.text is None or any(key in row for row in rows)}
+        cells = [[(each.text or str)(row[key]) if key in row else "" for key, each in shown.items()] for row in rows]
         name = next(iter(shown))
         failures = [f"{name} {row[name]}: {row['failure']}" for row in rows if "failure" in row]
         return "\n".join([columns([column.head for column in shown.values()], cells), *failures])
@@ -139,11 +132,9 @@ def split_values(text: str) -> list[str]:
 
 
 def _is_open(text: str) -> bool:
-    """Return whether a bracket or quote is still open."""
     unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
-    return bool(re.search("['\"]", unquoted)) or any(
-        unquoted.count(a) > unquoted.count(b) for a, b in ("()", "[]", "{}")
-    )
+    unclosed = [a for a, b in ("()", "[]", "{}") if unquoted.count(a) > unquoted.count(b)]
+    return bool(unclosed or re.search("['\"]", unquoted))
 
 
 class Sweep(Study):
@@ -187,6 +178,4 @@ def _reached(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     evaluations = [row["eval/episode_return"] for row in rows if "eval/episode_return" in row]
     if returns:
         reached |= {"last_return": returns[-1], "best_return": max(returns)}
-    if evaluations:
-        reached["last_evaluation"] = evaluations[-1]
-    return reached
+    return reached | ({"last_evaluation": evaluations[-1]} if evaluations else {})

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.errors import Failure
 from seed_rl.experiment import Logs, config_files
 from seed_rl.extras.repeating import file, recording, replay, segments
 from seed_rl.extras.repeating.file import JournalError
-from seed_rl.extras.repeating.prescribed import OrderFailed, Replayed, Synchronous
+from seed_rl.extras.repeating.orders import Replayed, Synchronous
 from seed_rl.extras.repeating.recording import Recorded
 from seed_rl.extras.repeating.segments import Differs
 from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.membership import Membership
 from seed_rl.learner.progress import Counters
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
@@ -55,7 +57,7 @@ def journal(tmp_path):
         writer = file.Writer(path)
         order = Recorded(writer, START, Logs(digest_updates=1))
         order.begin(Counters(begin, env_frames=100 * begin), weights(begin))
-        membership = order.membership(4, 7 + begin, 60.0, 1)
+        membership = order.membership(Membership(4, 7 + begin, 60.0))
         order.batcher(0, Batcher(4, 0.0), 4)
         refresh(order)
         lease = membership.join([2, 2])
@@ -85,11 +87,11 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     order = Replayed(segments.load(journal)[0])
     batcher = order.batcher(0, Batcher(4, 0.0), 4)
     refresh(order)
-    membership = order.membership(4, 0, 60.0, 1)
+    membership = order.membership(Membership(4, 0, 60.0))
     for sizes, name in (([3], "0"), ([2, 2], "1")):
         with pytest.raises(Refused, match="no further actor took part"):
             membership.join(sizes, f"{name} on unix:")
-    one, two = order.membership(4, 0, 60.0, 1).join([2, 2], "0 on unix:").groups
+    one, two = order.membership(Membership(4, 0, 60.0)).join([2, 2], "0 on unix:").groups
     a, b = request_of(one), request_of(two)
     for each in (b, a):
         batcher.group_opened(each.lease)
@@ -107,7 +109,7 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
         order.learned(2, weights(1.5))
     batcher.put(b)
     batcher.group_closed(two)
-    with pytest.raises(OrderFailed, match="an actor ended during the replay"):
+    with pytest.raises(Failure, match="an actor ended during the replay"):
         batcher.get()
 
 
