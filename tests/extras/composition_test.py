@@ -9,7 +9,7 @@ from seed_rl.experiment import config_files
 from seed_rl.extras.films.during_training import film_every
 from seed_rl.extras.hosts import together
 from seed_rl.extras.hosts.hosts import Hosts
-from seed_rl.extras.ray.gauges import with_gauges
+from seed_rl.extras.ray.cluster import with_gauges
 from seed_rl.extras.repeating.recording import make_repeatable
 from seed_rl.extras.stores.mirror import working_directory
 from seed_rl.runs.assembly import Assembly

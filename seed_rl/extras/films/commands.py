@@ -39,8 +39,8 @@ def play(values: flags.FlagValues) -> int:
         with explaining(UsageError, f"--output {', '.join(paths)} can't be written"):
             limits = Limits() if values.exit_with_parent else None
             limits = limits if values.max_mb is None else Limits(size=round(1e6 * values.max_mb))
-            how = acting(values)
-            played = film_run(logdir, *paths, **how, episodes=values.episodes, fps=values.fps, limits=limits)
+            how = {**acting(values), "episodes": values.episodes, "fps": values.fps}
+            played = film_run(logdir, *paths, **how, limits=limits)
         print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
         print("\n".join(paths))
     if stopped.raised:
@@ -49,7 +49,6 @@ def play(values: flags.FlagValues) -> int:
 
 
 def _filming(values: flags.FlagValues, run: Run) -> contextlib.AbstractContextManager[object]:
-    """Let a run film its policy if the flag of `OPTION` is set."""
     if values.film_every:
         film_every(values.film_every, run)
     return contextlib.nullcontext()

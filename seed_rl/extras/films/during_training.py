@@ -45,10 +45,9 @@ def film_every(minutes: float, run: Run) -> None:
 class Films(Sink):
     """A sink that films an episode every few minutes and passes the films to other sinks.
 
-    A separate `seed_rl play` process makes each film on the CPU, with the policy of the newest checkpoint. Films are
-    named after the environment frames of the row that started them: `films/000002621440.mp4` and `.gif` in the log
-    directory. Only one process runs at a time; if it takes longer than the interval, the next film is delayed. It ends
-    with this process, even if that is killed.
+    A separate `seed_rl play` process makes each film on the CPU, with the policy of the newest checkpoint; it ends with
+    this process, even if that is killed, and delays the next one. Films are named after the environment frames of the
+    row that started them: `films/000002621440.mp4` and `.gif` in the log directory.
     """
 
     def __init__(self, logdir: str, interval: float, sinks: Sequence[Sink], modules: Sequence[str] = ()):
@@ -56,8 +55,7 @@ class Films(Sink):
         self._logdir, self._interval, self._sinks = logdir, interval, sinks
         self._imports = [f"--import_module={module}" for module in modules]
         self._directory = os.path.join(logdir, DIRECTORY)
-        self.process: subprocess.Popen[bytes] | None = None
-        """Makes the latest film."""
+        self.process: subprocess.Popen[bytes] | None = None  # makes the latest film
         self._due: float | None = None  # wall time of the next film [s]
         self._latest = 0.0  # wall time at which the process is stopped [s]
         self._frames = 0

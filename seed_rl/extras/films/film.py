@@ -22,12 +22,8 @@ from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.types import EnvOutput
 from seed_rl.weights.policy_sources import opening
 
-_HOLD_SECONDS = 1.0
-"""Seconds for which the last picture of an episode is held."""
-_SMALLEST = 320
-"""Shorter side in pixels up to which small pictures are enlarged, by an integer factor."""
-_LARGEST = 1920
-"""Longest side in pixels of an enlarged picture."""
+_HOLD_SECONDS = 1.0  # of the last picture of an episode
+_SMALLEST, _LARGEST = 320, 1920  # pixels of an enlarged picture's shorter side, and of its longer one at most
 _MP4 = [
     *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-threads", "1", "-pix_fmt", "yuv420p"),
     *("-movflags", "+faststart", "-f", "mp4"),
@@ -37,8 +33,7 @@ _PALETTE = ["-filter_complex", "split[all][seen];[seen]palettegen[colours]", "-m
 _LOSSLESS = ["-map", "[all]", "-c:v", "flashsv", "-f", "matroska"]
 _GIF = ["-filter_complex", "paletteuse=dither=none", "-loop", "0", "-f", "gif"]
 
-_PIPE_BYTES = 2**20
-"""Capacity of the pipe to ffmpeg, Linux's maximum: the environment needn't wait while whole pictures are queued."""
+_PIPE_BYTES = 2**20  # to ffmpeg, Linux's maximum: the environment needn't wait while whole pictures are queued
 
 _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
@@ -48,15 +43,9 @@ class Limits:
     """A `Stop` that bounds a film, even in the middle of an episode. The defaults suit films made during training."""
 
     def __init__(self, steps: int = 30_000, seconds: float = 600.0, size: int = 256 << 20):
-        """
-        Args:
-          steps: environment steps; more than in the longest Atari game.
-          seconds: duration from now.
-          size: total bytes of all files, including temporary ones.
-        """
+        """By default, more steps than in the longest Atari game; `size` is that of all files in bytes."""
         self._steps, self._end, self._size = steps, time.monotonic() + seconds, size
-        self.files: list[str] = []
-        """Paths of the files that are being written."""
+        self.files: list[str] = []  # paths of the files that are being written
 
     def is_set(self) -> bool:
         """Return whether a limit is reached; counts the calls, one before each step."""
@@ -81,10 +70,7 @@ def film(
     episode, so the last picture is held for a second, with the final score.
 
     Args:
-      policy: the policy that acts.
       env: the environment to film, or a game, whose players' scores are shown in the order of rows.
-      episodes: number of episodes.
-      seed: seed of the environment.
       paths: files to write, which appear once they are complete; the extension (.mp4, .gif) selects the format.
       fps: pictures (agent steps) per second.
       limits: bounds at which the film ends, even in the middle of an episode.
@@ -106,9 +92,8 @@ def film(
             if not films:  # the first picture determines the size
                 growing = limits.files if limits else []
                 films.extend(open_films.enter_context(_film(path, fps, frame.shape, growing)) for path in paths)
-            for append_frame in films:
-                for _ in range(times):
-                    append_frame(frame)
+            for append_frame in films * times:
+                append_frame(frame)
 
         def see(output: EnvOutput) -> None:
             nonlocal picture, episode, length, score, was_last
@@ -138,18 +123,7 @@ def film_run(
     max_steps: int | None = None,
     gin_params: Sequence[str] = (),
 ) -> Played:
-    """Film episodes of a run's policy, as `seed_rl play` does.
-
-    Args:
-      logdir, checkpoint, greedy, seed, max_steps, gin_params: as in `evaluate_run`.
-      paths, episodes, fps, limits: as in `film`.
-
-    Raises:
-      NoPolicy: the run has no usable policy, or it can't act in the changed environments.
-      ConfigError: a binding is invalid.
-      ValueError: a path ends in neither .mp4 nor .gif.
-      OSError: a file can't be written.
-    """
+    """Film episodes of a run's policy, as `seed_rl play` does; for the arguments see `evaluate_run` and `film`."""
     checkpoint = None if checkpoint is None else os.fspath(checkpoint)
     with opening(logdir, checkpoint) as found:
         env_config = env_of(experiment_of(found), gin_params)

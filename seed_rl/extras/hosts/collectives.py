@@ -53,8 +53,7 @@ class Link:
     def __init__(self, hosts: Hosts):
         """The hosts, two or more, are connected already, see `connect`."""
         self.hosts = hosts
-        self.env_frames = 0
-        """Frames that host 0 had learned from when all agreed last, because schedules follow them."""
+        self.env_frames = 0  # frames that host 0 had learned from when all agreed last, because schedules follow them
         self._left = False
         self._keys = itertools.count(1)
         self._own_keys: dict[tuple[Any, ...], int] = {}
@@ -72,23 +71,15 @@ class Link:
         if not tensors:
             return nest
         joined = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
-        parts = tf.split(
-            self._reduce(joined, next(self._keys), merge), [tensor.shape.num_elements() for tensor in tensors]
-        )
+        sizes = [tensor.shape.num_elements() for tensor in tensors]
+        parts = tf.split(self._reduce(joined, next(self._keys), merge), sizes)
         shaped = [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
         return tf.nest.pack_sequence_as(nest, shaped)
 
     def _reduce(self, tensor: tf.Tensor, key: int, merge: str = "Add") -> tf.Tensor:
+        group = {"group_size": self.hosts.count, "group_key": _GROUP_KEY, "instance_key": key, "ordering_token": []}
         with tf.device(f"/job:worker/task:{self.hosts.index}/device:CPU:0"):
-            return tf.raw_ops.CollectiveReduceV2(
-                input=tensor,
-                group_size=self.hosts.count,
-                group_key=_GROUP_KEY,
-                instance_key=key,
-                ordering_token=[],
-                merge_op=merge,
-                final_op="Id",
-            )
+            return tf.raw_ops.CollectiveReduceV2(input=tensor, **group, merge_op=merge, final_op="Id")
 
     def sum(self, array: np.ndarray) -> np.ndarray:
         """Sum the arrays of all hosts, of int32, int64 or floats."""
@@ -124,26 +115,19 @@ class Link:
         return [json.loads(row[:length].tobytes()) for row, length in zip(texts, lengths, strict=True)]
 
     def compare(self, own: Mapping[str, Any]) -> None:
-        """Check that all hosts have the same settings, JSON values by name.
-
-        Raises:
-          ConfigError: they differ.
-        """
+        """Raise a ConfigError unless all hosts have the same settings, JSON values by name."""
         first, *others = self.gather(own)
         for index, other in enumerate(others, 1):
             names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
             # Names that only one host has are explained by a shared one that differs, such as `agent.kind`.
-            names = [name for name in names if name in first and name in other] or names
-            if names:
+            if names := [name for name in names if name in first and name in other] or names:
                 differ = (f"{n} is {first.get(n)!r} on host 0 and {other.get(n)!r} on host {index}" for n in names)
                 raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differ)}")
 
     def agree(self, leave: bool, ready: bool, env_frames: int) -> tuple[bool, bool]:
         """Decide on the next step, given whether this host is about to end, whether it has a batch, and its progress.
 
-        Returns:
-          Whether a host is about to end (this one may, even if another is gone), and whether to update, because none is
-          and all have a batch.
+        Return whether a host is about to end (this one may, even if another is gone), and whether all update.
         """
         try:
             own = np.array([leave, ready, 0 if self.hosts.index else env_frames], np.int64)
@@ -166,11 +150,11 @@ class Link:
         joined = b"".join(array.tobytes() for array in arrays)
         words = np.frombuffer(joined + bytes(-len(joined) % 4), np.int32)
         received = self.sum(words if self.hosts.index == 0 else np.zeros_like(words)).tobytes()
-        starts = np.cumsum([0, *(array.nbytes for array in arrays)]).tolist()
-        return [
-            np.frombuffer(received, array.dtype, array.size, start).reshape(array.shape)
-            for array, start in zip(arrays, starts, strict=False)
-        ]
+        parts, start = [], 0
+        for array in arrays:
+            parts.append(np.frombuffer(received, array.dtype, array.size, start).reshape(array.shape))
+            start += array.nbytes
+        return parts
 
 
 def connect(hosts: Hosts, experiment: Experiment) -> Link:
@@ -195,10 +179,9 @@ def settings_in_common(experiment: Experiment) -> dict[str, Any]:
 
 
 def _start_server(hosts: Hosts) -> None:
+    own = {"task_type": "worker", "task_id": hosts.index, "rpc_layer": "grpc"}
     cluster = tf.train.ClusterSpec({"worker": list(hosts.addresses)})
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        cluster, task_type="worker", task_id=hosts.index, rpc_layer="grpc"
-    )
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, **own)
     _log.info("all learner hosts answer; connecting them, for at most %d s", _REGISTRATION_SECONDS)
     try:
         with _ended_if_stuck():

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
-    """Apply the flags of `OPTION` to a run."""
     addresses, index = tuple(values.learner_hosts), values.learner_host
     if index is None:
         index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))  # which Kubernetes sets in an Indexed Job

@@ -15,12 +15,10 @@ from seed_rl.transport.address import Address, AddressError, parse_address
 
 _log = logging.getLogger(__name__)
 
-NOT_SECURED = (
+_NOT_SECURED = (
     "learner hosts neither encrypt nor authenticate what they send each other, and anyone who reaches their ports "
     "controls them: keep them in a private network"
 )
-"""Why users confirm that they trust a network in which other machines reach the hosts."""
-
 _MEETING_SECONDS = 600.0
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 1.0
@@ -34,10 +32,8 @@ class HostLost(Failure):
 class Hosts:
     """The learner processes of a run and the index of this one. Each serves its own actors."""
 
-    addresses: tuple[str, ...]
-    """`host:port` at which the others reach each process, in the same order everywhere."""
-    index: int
-    """Index of this process; process 0 writes the checkpoints."""
+    addresses: tuple[str, ...]  # `host:port` at which the others reach each process, in the same order everywhere
+    index: int  # index of this process; process 0 writes the checkpoints
     trusted_network: bool = False
     """Allow addresses that other machines reach, although anyone who reaches them controls the hosts."""
 
@@ -51,7 +47,7 @@ class Hosts:
         if not all(address.port for address in self.parsed):
             raise ValueError(f"learner hosts are at HOST:PORT each, got {','.join(self.addresses)}")
         if not self.trusted_network and not all(address.is_local for address in self.parsed):
-            raise ValueError(f"{NOT_SECURED}; say so with --trusted_network")
+            raise ValueError(f"{_NOT_SECURED}; say so with --trusted_network")
 
     @property
     def count(self) -> int:
@@ -69,10 +65,9 @@ class Hosts:
 
 
 def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:
-    """Wait until every host listens at its port. TensorFlow itself would wait forever and can't be interrupted.
+    """Wait until every host listens at its port, and return True, or until `stop` is set.
 
-    Returns:
-      Whether all hosts are up; false if `stop` was set.
+    TensorFlow itself would wait forever and can't be interrupted.
 
     Raises:
       AddressError: this host can't listen at its port.

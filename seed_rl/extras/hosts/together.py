@@ -24,56 +24,43 @@ from seed_rl.types import Unroll
 
 def with_hosts(hosts: Hosts, experiment: Experiment, assembly: Assembly) -> Assembly:
     """Connect hosts that have met; return the assembly of this one's learner. For the errors see `connect`."""
-    link = connect(hosts, experiment)
-    parts = _Together(link, assembly)
-    return assembly._replace(
-        replicas=parts.replicas,
-        train_step=parts.train_step,
-        saver=parts.saver,
-        restore=parts.restore,
-        source=parts.source,
-        sinks=assembly.sinks if hosts.index == 0 else parts.sinks,
-    )
+    link, is_first = connect(hosts, experiment), hosts.index == 0
 
-
-class _Together:
-    """The parts that replace those of a lone learner."""
-
-    def __init__(self, link: Link, alone: Assembly):
-        self._link, self._alone, self._is_first = link, alone, link.hosts.index == 0
-
-    def replicas(self, parts: Parts) -> Replicas:
-        self._link.compare({"the environments' spaces": repr(parts.experiment.env_spec())})  # shapes depend on them
-        replicas = self._alone.replicas(parts)
-        self._link.compare({"the training devices": list(replicas.split.training)})
+    def replicas(parts: Parts) -> Replicas:
+        link.compare({"the environments' spaces": repr(parts.experiment.env_spec())})  # shapes depend on them
+        replicas = assembly.replicas(parts)
+        link.compare({"the training devices": list(replicas.split.training)})
         return replicas
 
-    def train_step(self, parts: Parts) -> TrainStep:
-        return HostStep(self._link, parts)
+    def train_step(parts: Parts) -> TrainStep:
+        return HostStep(link, parts)
 
-    def saver(self, parts: Parts) -> Saver:
-        kind = HostSaver if self._is_first else OtherSaver
-        return kind(self._link, parts.directory, parts.experiment.logs, parts.variables, parts.progress)
+    def saver(parts: Parts) -> Saver:
+        kind = HostSaver if is_first else OtherSaver
+        return kind(link, parts.directory, parts.experiment.logs, parts.variables, parts.progress)
 
-    def restore(self, parts: Parts) -> str | None:
+    def restore(parts: Parts) -> str | None:
         """Begin with the state of host 0. Also a barrier: once all are here, none waits for another's weights."""
-        restored_from = self._alone.restore(parts) if self._is_first else None
+        restored_from = assembly.restore(parts) if is_first else None
         own = {name: variable.numpy() for name, variable in parts.variables.items()}
         # They differ where the code of a network or an agent does.
-        self._link.compare({f"the shape of {name}": f"{a.dtype} {list(a.shape)}" for name, a in own.items()})
-        for variable, array in zip(parts.variables.values(), self._link.of_first(list(own.values())), strict=True):
+        link.compare({f"the shape of {name}": f"{a.dtype} {list(a.shape)}" for name, a in own.items()})
+        for variable, array in zip(parts.variables.values(), link.of_first(list(own.values())), strict=True):
             variable.assign(array)
         counters = parts.progress.counters
-        vars(counters).update(self._link.gather(dataclasses.asdict(counters))[0])
+        vars(counters).update(link.gather(dataclasses.asdict(counters))[0])
         return restored_from
 
-    def source(self, parts: Parts) -> Source:
-        return HostSource(self._link, self._alone.source(parts), lambda: parts.progress.counters.env_frames)
+    def source(parts: Parts) -> Source:
+        return HostSource(link, assembly.source(parts), lambda: parts.progress.counters.env_frames)
 
-    def sinks(self, parts: Parts, resumed: tuple[int, float] | None) -> list[Sink]:
+    def sinks(parts: Parts, resumed: tuple[int, float] | None) -> list[Sink]:
         """Write metrics of a host other than the first into its directory only."""
         logs = dataclasses.replace(parts.experiment.logs, wandb_project="")
         return sinks_of(dataclasses.replace(parts.experiment, logs=logs), parts.directory, resumed)
+
+    together = assembly._replace(replicas=replicas, train_step=train_step, saver=saver, restore=restore, source=source)
+    return together if is_first else together._replace(sinks=sinks)
 
 
 class HostStep(TrainStep):
@@ -88,7 +75,6 @@ class HostStep(TrainStep):
     def __call__(
         self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int | Sequence[int] = 0
     ) -> UpdateResult:
-        """See `TrainStep.__call__`."""
         own_seed = (*np.atleast_1d(seed), self._link.hosts.index)
         with self._link.explaining():
             return super().__call__(unroll, self._link.env_frames / self._total_frames, importance_weights, own_seed)

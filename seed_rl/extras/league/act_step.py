@@ -4,20 +4,41 @@ import collections
 import dataclasses
 import threading
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput, Agent
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
-from seed_rl.experiment.sizes import Sizes
-from seed_rl.extras.league.seats import Seats
+from seed_rl.experiment import Experiment
 from seed_rl.inference.act_step import ActStep
 from seed_rl.rl.randomness import split
+from seed_rl.runs.assembly import Parts
 from seed_rl.types import EnvOutput
 
 _NO_MEMBER = -1
+
+
+class Seats(NamedTuple):
+    """The rows of games of several players, by environment id; a game's rows are consecutive ids of a device."""
+
+    away: np.ndarray  # bool [N]: whether the row is played by members of the league
+    first_rows: np.ndarray  # int [N]: id of the first row of the game to which the row belongs
+    shares: np.ndarray
+    """float [N]: share of the row's reward in the result of a game with opponents, negative for these."""
+
+    @classmethod
+    def of(cls, experiment: Experiment, share: float, num_devices: int) -> Self:
+        """Give opponents a share of the training games, and all for evaluation, on each of D inference devices."""
+        actors, env = experiment.actors, experiment.env
+        ids = np.arange(actors.num_envs)
+        rows = ids // num_devices  # of the device
+        games, players = np.divmod(rows, env.players)
+        spread = np.floor((games + 1) * share) > np.floor(games * share)
+        away = (players >= env.home_players) & (spread | (ids >= actors.num_training_envs))
+        shares = np.where(away, -1 / (env.players - env.home_players), 1 / env.home_players)
+        return cls(away, ids - players * num_devices, shares)
 
 
 class LeagueActStep(ActStep):
@@ -28,24 +49,10 @@ class LeagueActStep(ActStep):
     opponents, in equal parts for each frozen agent.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        frozen: Sequence[Agent],
-        seats: Seats,
-        store: UnrollStore,
-        sizes: Sizes,
-        seed: int,
-        device: str,
-        number: int,
-    ):
-        """
-        Args:
-          agent, store, sizes, seed, device: those of `ActStep`.
-          frozen: K agents like the learning one, on the device.
-          seats: which rows are opponents'.
-          number: number of this device among the inference devices.
-        """
+    def __init__(self, parts: Parts, number: int, store: UnrollStore, frozen: Sequence[Agent], seats: Seats):
+        """Act on inference device `number`, which has the `frozen` agents, too; for the rest see `ActStep`."""
+        agent, sizes, seed = parts.agents[number], parts.sizes, parts.seed_of(number)
+        device = parts.replicas.inference_devices[number]
         batches = {*sizes.act_batches, -(-3 * sizes.max_batch // 4)}  # of a full batch, opponents may have a quarter
         super().__init__(agent, store, dataclasses.replace(sizes, act_batches=tuple(sorted(batches))), seed, device)
         self._agents, self._seats = frozen, seats
@@ -81,8 +88,10 @@ class LeagueActStep(ActStep):
             self._counts[self._drawn == number] = False
 
     def take_results(self) -> list[tuple[int, float]]:
-        """Return a member and the result of the learning agent for each game since the last call: 1 if its rows had a
-        higher mean return than the opponents', 0 if they had a lower one, otherwise 0.5."""
+        """Return a member and the learning agent's result for each game since the last call.
+
+        It is 1 if its rows had a higher mean return than the opponents', 0 if they had a lower one, otherwise 0.5.
+        """
         return [self._results.popleft() for _ in range(len(self._results))]
 
     def warm_up(self, sizes: Sequence[int] | None = None) -> None:
@@ -93,7 +102,6 @@ class LeagueActStep(ActStep):
     def __call__(
         self, env_ids: np.ndarray, restarted: np.ndarray, writes: StepWrites, outputs: Sequence[EnvOutput]
     ) -> np.ndarray:
-        """See `ActStep.__call__`."""
         away = self._seats.away[env_ids]
         theirs, ours = np.flatnonzero(away), np.flatnonzero(~away)
         if not len(theirs):  # no copy of the observations, and no game with opponents to follow
@@ -148,7 +156,6 @@ class _Parts:
         self.env_spec, self.step_spec = agents[0].env_spec, agents[0].step_spec
 
     def act(self, prev_action: Any, env_output: Any, state: Any, env_ids: Any, seed: Any, greedy: Any) -> ActOutput:
-        """See `Agent.act`."""
 
         def part(tensors: Any, number: int) -> Any:
             return tf.nest.map_structure(lambda tensor: tf.split(tensor, len(self._agents))[number], tensors)
@@ -162,5 +169,4 @@ class _Parts:
 
 
 def _rows(output: EnvOutput, rows: np.ndarray) -> EnvOutput:
-    """Return rows of a batch."""
     return tf.nest.map_structure(lambda array: array[rows], output)  # type: ignore[no-any-return]

@@ -18,9 +18,7 @@ _KINDS = "LOGDIR, LOGDIR@CHECKPOINT, `random` or MODULE:FUNCTION"
 @command(
     "seed_rl tournament runs/chess runs/older_chess random --members=3",
     flags.integer("games", 100, "Games per pair of players.", lower_bound=1),
-    flags.integer(
-        "members", 0, "Also the members of the first run's league, this many evenly spread ones.", lower_bound=0
-    ),
+    flags.integer("members", 0, "Also this many evenly spread members of the first run's league.", lower_bound=0),
     flags.boolean("greedy", False, "Policies always take the greedy action."),
     flags.integer("seed", 1, "Seed of games and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
     flags.IMPORT_MODULE,

@@ -1,6 +1,5 @@
 """What a league changes in a run: who plays, what is reported, and what happens when acting gets new weights."""
 
-import functools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.extras.league.act_step import LeagueActStep
+from seed_rl.extras.league.act_step import LeagueActStep, Seats
 from seed_rl.extras.league.pool import Pool
-from seed_rl.extras.league.seats import Seats
 from seed_rl.extras.league.settings import League
 from seed_rl.learner.progress import Progress
 from seed_rl.runs.assembly import Assembly, Parts
@@ -19,50 +17,39 @@ from seed_rl.weights.checkpoints import name_variables
 
 
 def with_league(settings: League, assembly: Assembly) -> Assembly:
-    """Return the assembly of a run in whose games members of a league play some rows."""
-    league = _League(settings)
-    return assembly._replace(
-        own=league.own,
-        progress=league.progress,
-        act_step=league.act_step,
-        finish=functools.partial(league.finish, assembly),
-    )
+    """Return the assembly of a run in whose games members of a league, kept in `league/`, play some rows."""
+    acting: list[LeagueActStep] = []
+    seats: Seats
+    pool: Pool
 
+    def own(parts: Parts) -> np.ndarray:
+        nonlocal seats, pool
+        seats = Seats.of(parts.experiment, settings.share, len(parts.replicas.inference_devices))
+        pool = Pool(os.path.join(parts.directory, "league"), settings)
+        return ~seats.away
 
-class _League:
-    """The parts that replace those of a plain run. Members are in `league/` of the log directory."""
+    def progress(parts: Parts) -> Progress:
+        return LeagueProgress(parts.experiment.actors.num_training_envs, parts.own, pool)
 
-    def __init__(self, settings: League):
-        self._settings = settings
-        self._acting: list[LeagueActStep] = []
+    def act_step(parts: Parts, number: int, store: UnrollStore) -> LeagueActStep:
+        with tf.device(parts.replicas.inference_devices[number]):
+            frozen = [parts.experiment.build_agent() for _ in range(settings.sets)]
+        acting.append(LeagueActStep(parts, number, store, frozen, seats))
+        return acting[-1]
 
-    def own(self, parts: Parts) -> np.ndarray:
-        self._seats = Seats.of(parts.experiment, self._settings.share, len(parts.replicas.inference_devices))
-        self._pool = Pool(os.path.join(parts.directory, "league"), self._settings)
-        return ~self._seats.away
-
-    def progress(self, parts: Parts) -> Progress:
-        return LeagueProgress(parts.experiment.actors.num_training_envs, parts.own, self._pool)
-
-    def act_step(self, parts: Parts, number: int, store: UnrollStore) -> LeagueActStep:
-        device = parts.replicas.inference_devices[number]
-        with tf.device(device):
-            frozen = [parts.experiment.build_agent() for _ in range(self._settings.sets)]
-        given = (store, parts.sizes, parts.seed_of(number), device, number)
-        self._acting.append(LeagueActStep(parts.agents[number], frozen, self._seats, *given))
-        return self._acting[-1]
-
-    def finish(self, assembly: Assembly, parts: Parts) -> None:
+    def finish(parts: Parts) -> None:
         """Let the pool draw opponents whenever acting gets new weights."""
         copy_weights, weights = parts.copy_weights, name_variables("agent", parts.agent.variables)
 
         def refresh() -> None:
             counters = parts.progress.counters
             copy_weights()
-            self._pool.refresh(counters.learner_updates, counters.env_frames, weights, self._acting, parts.seed)
+            pool.refresh(counters.learner_updates, counters.env_frames, weights, acting, parts.seed)
 
         parts.copy_weights = refresh
         assembly.finish(parts)
+
+    return assembly._replace(own=own, progress=progress, act_step=act_step, finish=finish)
 
 
 class LeagueProgress(Progress):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 def join(run: Run) -> None:
     """Let the opponents of a run, whose experiment may name a `League`, be its past policies."""
-
     if not isinstance(league := run.experiment.league, League):
         return
 

@@ -21,8 +21,7 @@ from seed_rl.specs import EnvSpec
 from seed_rl.system.signals import Stop
 from seed_rl.types import EnvOutput
 
-RANDOM = "random"
-"""Name of the player that chooses uniformly among the legal actions."""
+RANDOM = "random"  # name of the player that chooses uniformly among the legal actions
 _PARALLEL = 32  # games at a time
 
 
@@ -42,7 +41,7 @@ class Match(NamedTuple):
 
 
 class Rating(NamedTuple):
-    """Skill of a player, which starts at 25 +- 8.33 and is in the unit of a difference in skill."""
+    """Skill of a player, which starts at 25 +- 8.33."""
 
     player: str
     skill: float
@@ -52,13 +51,8 @@ class Rating(NamedTuple):
 def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool = False) -> Act:
     """Build what a player does in a number of rows.
 
-    Args:
-      name: `random`; `module:function`, a function of the `EnvSpec` and a seed that returns an `Act`; the policy of a
-        run, `logdir` or `logdir@checkpoint`; or a pretrained one.
-      spec: spec of the environments.
-      rows: number of rows.
-      seed: seed of its actions.
-      greedy: whether a policy acts without exploration.
+    Its name is `random`; `module:function`, a function of the `EnvSpec` and a seed that returns an `Act`; or the policy
+    of a run, `logdir` or `logdir@checkpoint`, or a pretrained one.
 
     Raises:
       NoPolicy: the run has no usable policy, or the function can't be found.
@@ -100,14 +94,8 @@ def match(
 ) -> Match:
     """Play games in which the first player has the home players' rows, and the second one the others.
 
-    A game is won by the side with the higher mean return.
-
-    Args:
-      config: the game; the home side takes either seat.
-      names: the two players, as in `new_player`.
-      games: number of games, at least 1.
-      seed: seed of the games and of the players' actions.
-      greedy, stop: as in `evaluate_run`.
+    A game is won by the side with the higher mean return. Players are named as for `new_player`; `greedy` and `stop`
+    are those of `evaluate_run`.
 
     Raises:
       CannotBuild: the environments can't be built, or have no opponents.
@@ -133,11 +121,7 @@ def match(
 def tournament(
     config: EnvConfig, players: Sequence[str], games: int, seed: int = 1, greedy: bool = False, stop: Stop | None = None
 ) -> Iterator[Match]:
-    """Play a match between every pair of players; see `match` for the arguments.
-
-    Yields:
-      Each match, unless it was stopped.
-    """
+    """Yield a match between every pair of players until it is stopped; see `match` for the arguments."""
     for first, second in itertools.combinations(players, 2):
         played = match(config, (first, second), games, seed, greedy, stop)
         if stop is not None and stop.is_set():
@@ -146,21 +130,15 @@ def tournament(
 
 
 def ratings(matches: Sequence[Match]) -> list[Rating]:
-    """Rate players by all games of their matches, the best first, by openskill's Plackett-Luce model (a TrueSkill).
-
-    Raises:
-      ModuleNotFoundError: the package openskill is missing.
-    """
+    """Rate players by all games of their matches, the best first, by openskill's Plackett-Luce model (a TrueSkill)."""
     from openskill.models import PlackettLuce
 
     model = PlackettLuce()
     found = {name: model.rating(name=name) for each in matches for name in (each.first, each.second)}
-    results = [
-        (each.first, each.second, ranks)
-        for each in matches
-        for count, ranks in ((each.wins, [1, 2]), (each.draws, [1, 1]), (each.losses, [2, 1]))
-        for _ in range(count)
-    ]
+    results = []
+    for each in matches:
+        for count, ranks in ((each.wins, [1, 2]), (each.draws, [1, 1]), (each.losses, [2, 1])):
+            results += [(each.first, each.second, ranks)] * count
     for number in np.random.default_rng(0).permutation(len(results)):  # ratings follow the order of games
         first, second, ranks = results[number]
         [found[first]], [found[second]] = model.rate([[found[first]], [found[second]]], ranks=ranks)
@@ -173,10 +151,9 @@ def text(matches: Sequence[Match]) -> str:
     rated = ratings(matches)
     scores = {(each.first, each.second): each.score for each in matches}
     scores |= {(each.second, each.first): 1 - each.score for each in matches}
-    numbers = [f"{number}." for number in range(1, len(rated) + 1)]
     rows = []
-    for number, own in zip(numbers, rated, strict=True):
+    for number, own in enumerate(rated, 1):
         cells = [scores.get((own.player, other.player)) for other in rated]
         won = ["" if cell is None else f"{100 * cell:.1f}%" for cell in cells]
-        rows.append([number, own.player, f"{own.skill:5.1f} +- {own.deviation:4.1f}", *won])
-    return columns(["", "player", "skill", *numbers], rows)
+        rows.append([f"{number}.", own.player, f"{own.skill:5.1f} +- {own.deviation:4.1f}", *won])
+    return columns(["", "player", "skill", *(row[0] for row in rows)], rows)

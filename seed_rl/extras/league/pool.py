@@ -78,15 +78,8 @@ class Pool:
     ) -> None:
         """Take the results of all games; if it is time, add a member and redraw one of the sets of weights.
 
-        Args:
-          updates: number of learner updates so far.
-          frames: number of environment frames so far.
-          weights: Keras variables of the learning agent by name.
-          acting: what acts with members, one per inference device.
-          seed: seed of the draws.
-
-        Raises:
-          OSError: the first member can't be written.
+        The numbers of updates and frames are the learner's so far, `weights` the Keras variables of its agent by name.
+        Raises an OSError if the first member can't be written.
         """
         for member, result in (each for one in acting for each in one.take_results()):
             self._recent.append(result)
@@ -143,7 +136,6 @@ class Pool:
             file.write("\n".join([*lines, ""]).encode())
 
     def _draw(self, random: np.random.Generator) -> int:
-        """Draw a member."""
         members, chances = self.members, np.ones(len(self._results))
         if self._settings.draw == NEWEST:
             chances[: -self._settings.sets] = 0

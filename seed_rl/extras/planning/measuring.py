@@ -18,8 +18,7 @@ from seed_rl.inference.acting import Acting
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.types import Unroll
 
-SECONDS = 2.0
-"""Duration of a measurement."""
+SECONDS = 2.0  # duration of a measurement
 _STEPS, _MS = 512, 2000
 """Agent steps in the update that is measured, and milliseconds to act in them, at most; longer batches take longer."""
 _MESSAGES = {1: (38.8, 21.8), 4: (42.2, 5.56), 16: (48.6, 1.80), 64: (86.7, 0.999)}
@@ -28,11 +27,7 @@ microseconds, for Atari frames of 8 streams over the network to a core of an AMD
 
 
 def env_steps(experiment: Experiment) -> tuple[float, str]:
-    """Measure agent steps/s of a group of environments with random actions, and describe the source.
-
-    Raises:
-      ConfigError: the environments can't be built here.
-    """
+    """Measure agent steps/s of a group of environments with random actions, and describe the source."""
     size = experiment.actors.envs_per_group
     try:
         env = experiment.env.make(size)
@@ -99,10 +94,8 @@ def _duration(call: Callable[[], object]) -> float:
     """Return the median duration of a call in seconds; the first calls, which compile, don't count."""
     call()
     call()
-    durations: list[float] = []
-    until = time.monotonic() + SECONDS
-    while not durations or time.monotonic() < until:
-        began = time.perf_counter()
+    times = [time.perf_counter()]
+    while len(times) < 2 or times[-1] < times[0] + SECONDS:
         call()
-        durations.append(time.perf_counter() - began)
-    return float(np.median(durations))
+        times.append(time.perf_counter())
+    return float(np.median(np.diff(times)))

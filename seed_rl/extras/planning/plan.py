@@ -39,35 +39,23 @@ DEVICE = "act steps and updates, which take turns"
 UPDATES = "the updates, on separate training devices"
 
 ANSWER_ACT_STEPS = 2
-LOCKED_SHARE = 0.65
-"""The share of the CPU time per message in which the interpreter's lock is held; measured, 0.55 to 0.66."""
-SHARED = 2
-"""Factor by which an update on the same device slows down an act step."""
-LINE_SHARE = 1538 / 1448
-"""Bytes on an Ethernet line per byte of TCP payload, for full packets."""
-MESSAGE_BYTES = 100
-"""Overhead per message: HTTP/2, gRPC and a partly filled packet."""
+LOCKED_SHARE = 0.65  # of the CPU time per message, in which the interpreter's lock is held; measured, 0.55 to 0.66
+SHARED = 2  # factor by which an update on the same device slows down an act step
+LINE_SHARE = 1538 / 1448  # bytes on an Ethernet line per byte of TCP payload, for full packets
+MESSAGE_BYTES = 100  # overhead per message: HTTP/2, gRPC and a partly filled packet
 
 
 class Rates(NamedTuple):
     """Speeds of the parts of an experiment, named like the flags that set them."""
 
-    env_steps: float
-    """Agent steps/s of environments on one core."""
-    act_ms: float
-    """Duration of an act step on one device (all cores count as one device), milliseconds."""
-    act_batch: int
-    """Number of environments in that act step."""
-    update_ms: float
-    """Duration of an update of the experiment's batch on one device, milliseconds."""
-    server_us: float
-    """CPU time of the server thread per message, microseconds."""
-    host_us: float
-    """CPU time of an inference thread per observation, without the act step, microseconds."""
-    learner_cores: int
-    """Number of cores of the learner machine."""
-    accelerators: int
-    """Number of accelerators of the learner; 0: its cores act and train."""
+    env_steps: float  # agent steps/s of environments on one core
+    act_ms: float  # duration of an act step on one device (all cores count as one device), milliseconds
+    act_batch: int  # number of environments in that act step
+    update_ms: float  # duration of an update of the experiment's batch on one device, milliseconds
+    server_us: float  # CPU time of the server thread per message, microseconds
+    host_us: float  # CPU time of an inference thread per observation, without the act step, microseconds
+    learner_cores: int  # number of cores of the learner machine
+    accelerators: int  # number of accelerators of the learner; 0: its cores act and train
 
 
 def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float | None]) -> tuple[Rates, dict[str, str]]:
@@ -100,24 +88,15 @@ class Plan(NamedTuple):
     """What a learner needs to run at full rate."""
 
     devices: DeviceSplit
-    limits: dict[str, float]
-    """Maximum agent steps/s of each part, the smallest first."""
-    rate: float
-    """Agent steps/s of the learner."""
-    processes: int
-    """Learner processes among which the accelerators are divided, so that neither server nor lock limits them."""
-    latency_seconds: float
-    """Time from a group's observations to its actions, seconds."""
-    actors: Actors
-    """Actor processes, one per core; one group of each steps while the others wait."""
-    up: float
-    """Traffic to the learner, bytes/s."""
-    down: float
-    """Traffic to the actors, bytes/s."""
-    unroll_bytes: int
-    """Size of unrolls in progress and queued on each inference device, bytes."""
-    kept_bytes: int
-    """Size of the replay, or without replay of the training batch, bytes."""
+    limits: dict[str, float]  # maximum agent steps/s of each part, the smallest first
+    rate: float  # agent steps/s of the learner
+    processes: int  # learner processes that share the accelerators, so that neither server nor lock limits them
+    latency_seconds: float  # time from a group's observations to its actions, seconds
+    actors: Actors  # actor processes, one per core; one group of each steps while the others wait
+    up: float  # traffic to the learner, bytes/s
+    down: float  # traffic to the actors, bytes/s
+    unroll_bytes: int  # size of unrolls in progress and queued on each inference device, bytes
+    kept_bytes: int  # size of the replay, or without replay of the training batch, bytes
 
 
 def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float) -> Plan:
@@ -176,7 +155,7 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
     actors, size = result.actors, experiment.actors.envs_per_group
     devices, training = (", ".join(names) for names in (result.devices.inference, result.devices.training))
     limit, *others = result.limits
-    machines = math.ceil(actors.num_actors / machine_cores)
+    machines_of, machines = f"number of {machine_cores}-core machines", math.ceil(actors.num_actors / machine_cores)
     processes = f"{result.processes} process{'es' * (result.processes > 1)}"
     kept = "training batch" if experiment.replay is None else "replay"
     hours = experiment.total_frames / (experiment.env.action_repeat * result.rate) / 3600
@@ -192,11 +171,7 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
         *(("", f"{result.limits[other]:,.0f} steps/s", f"limit of {other}") for other in others),
         ("", processes, "of the learner, so that messages aren't the limit"),
         ("", "devices", f"acting: {devices}; training: {training}"),
-        (
-            "actors",
-            f"{actors.num_actors:,} cores",
-            f"to step environments; number of {machine_cores}-core machines: {machines}",
-        ),
+        ("actors", f"{actors.num_actors:,} cores", f"to step environments; {machines_of}: {machines}"),
         ("", f"{actors.groups_per_actor} groups per core", f"of {size}, to step while others wait for actions"),
         ("", f"{1e3 * result.latency_seconds:.3g} ms", "from observations to actions, including the network"),
         ("", f"{actors.num_envs:,} environments", "in total, so that no core waits and batches can be full"),

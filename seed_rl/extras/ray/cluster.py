@@ -1,21 +1,30 @@
-"""Connects to a Ray cluster and explains failures in one line."""
+"""The connection to a Ray cluster, the reasons for its failures, and metrics as its gauges."""
+
+from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import re
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import ray
+from ray.util.metrics import Gauge
 
 from seed_rl.errors import Failure
+from seed_rl.reporting.sink import Sink
 from seed_rl.transport.address import AddressError, parse_address
+
+if TYPE_CHECKING:
+    from seed_rl.runs.assembly import Assembly
 
 _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0
+_NO_LETTER = r"[^a-zA-Z0-9_]"
 
 
 class NoCluster(Failure):
@@ -24,12 +33,9 @@ class NoCluster(Failure):
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Connect this process to a cluster, or start one on this machine that ends with the connection.
+    """Connect this process to a cluster, or raise a NoCluster.
 
-    The address "" means `RAY_ADDRESS`, a cluster on this machine, or else a new one.
-
-    Raises:
-      NoCluster: the cluster can't be reached or refuses this process.
+    The address "" means `RAY_ADDRESS`, a cluster on this machine, or else a new one that ends with the connection.
     """
     address = address or os.environ.get("RAY_ADDRESS", "")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -56,11 +62,7 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _check(address: str) -> None:
-    """Check an address, because Ray itself would retry for a quarter of an hour.
-
-    Raises:
-      NoCluster: there is no head of a cluster at the address.
-    """
+    """Check that a cluster's head is at an address, because Ray itself would retry for a quarter of an hour."""
     try:
         place = parse_address(address)
         socket.create_connection((place.host, place.port), _CONNECT_SECONDS).close()
@@ -91,3 +93,26 @@ def first_line(error: BaseException | None) -> str:
 def why_it_cannot_start(error: Exception) -> str:
     """Explain the error of a Ray actor whose process can't start; its last line quotes the process."""
     return f"{str(error).strip().splitlines()[-1].strip()}; every node needs seed_rl and its dependencies"
+
+
+class Gauges(Sink):
+    """Gauges such as `ray_seed_rl_episode_return` in Prometheus, with the log directory as the label `run`."""
+
+    def __init__(self, logdir: str):
+        self._logdir = logdir
+        self._gauges: dict[str, Gauge] = {}
+
+    def write(self, row: dict[str, float], wall_time: float) -> None:
+        for name, value in row.items():
+            if name not in self._gauges:
+                gauge = self._gauges[name] = Gauge(f"seed_rl_{re.sub(_NO_LETTER, '_', name)}", name, tag_keys=("run",))
+                gauge.set_default_tags({"run": self._logdir})
+            self._gauges[name].set(value)
+
+    def close(self) -> None:
+        """See `Sink.close`: Ray shows the last values until its process ends."""
+
+
+def with_gauges(assembly: Assembly, logdir: str) -> Assembly:
+    """Return an assembly whose metrics are gauges, too, with the label `logdir`."""
+    return assembly._replace(sinks=lambda parts, resumed: [Gauges(logdir), *assembly.sinks(parts, resumed)])

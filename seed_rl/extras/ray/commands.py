@@ -24,7 +24,6 @@ _FIRST_HOSTS = ("film_every", "logdir", "num_learners", "quiet", "ray_address", 
 
 @contextlib.contextmanager
 def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
-    """Apply the flags of `OPTION` to a run."""
     if values.launcher == "local":
         for flag in _NEED_RAY:
             if values[flag].present:
@@ -35,9 +34,8 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
     try:
         import ray
 
-        from seed_rl.extras.ray.cluster import connected
+        from seed_rl.extras.ray.cluster import connected, with_gauges
         from seed_rl.extras.ray.fleet import RayActors
-        from seed_rl.extras.ray.gauges import with_gauges
         from seed_rl.extras.ray.hosts import other_hosts
     except ModuleNotFoundError as error:
         if error.name != "ray":
@@ -60,9 +58,8 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
         run.address = run.address or str(Address(host=ray.util.get_node_ip_address()))
         # Against other runs on the cluster, too. Ray passes it to the actors.
         run.security = dataclasses.replace(run.security, token=run.security.token or secrets.token_hex(32))
-        security = ClientSecurity(
-            run.security.certificate, run.security.token, run.security.insecure, values.tls_server_name
-        )
+        own = run.security
+        security = ClientSecurity(own.certificate, own.token, own.insecure, values.tls_server_name)
         settings = values.min_actors, values.actor_cpus, security, (type(env).__module__, *env.modules)
         run.actors = lambda logs: RayActors(actors.num_actors, logs, *settings)
         if run.index == 0:
@@ -81,10 +78,8 @@ def _check(values: flags.FlagValues, run: Run) -> None:
     if run.address and parse_address(run.address).path:
         raise UsageError(f"--server_address must be HOST:PORT to be reached from other nodes, got {run.address}")
     if not (run.address or run.security.certificate or run.security.insecure):
-        raise UsageError(
-            "--launcher=ray opens a port to other nodes: add --tls_cert and --tls_key, or --insecure if you trust the "
-            "network"
-        )
+        remedy = "add --tls_cert and --tls_key, or --insecure if you trust the network"
+        raise UsageError(f"--launcher=ray opens a port to other nodes: {remedy}")
     if count > 1:
         if "learner_hosts" not in values:
             raise UsageError("--num_learners needs seed_rl.extras.hosts, which is not installed here")

@@ -44,12 +44,10 @@ class RayActor:
     def run(
         self, address: str, security: ClientSecurity, modules: tuple[str, ...], directory: str, log_level: int
     ) -> Iterator[str]:
-        """Act until `stop`. Credentials are passed here because Ray stores the arguments of constructors.
+        """Act until `stop`; yield a description of this process, then lines of its log.
 
-        The `modules` that the environments need are looked for in the learner's working `directory` last.
-
-        Yields:
-          A description of this process, then lines of its log.
+        Credentials are passed here because Ray stores the arguments of constructors. The `modules` of the environments
+        are looked for in the learner's working `directory` last.
 
         Raises:
           CannotBuild: a module of the environments isn't installed on this node; also as in `Actor.run`.
@@ -94,10 +92,8 @@ class _Member:
     name: str
     log: str
     handle: Any
-    began: float | None = None
-    """Start time; None while the actor waits for resources."""
-    failures: int = 0
-    """Number of early failures in a row."""
+    began: float | None = None  # start time; None while the actor waits for resources
+    failures: int = 0  # number of early failures in a row
 
 
 @dataclasses.dataclass(eq=False)
@@ -109,15 +105,11 @@ class RayActors(Fleet):
     """
 
     count: int
-    log_directory: str
-    """Directory of their logs, `actor-<n>.log`."""
-    least: int
-    """Minimum number of actors: the run ends after five minutes with fewer."""
-    num_cpus: float
-    """CPUs that Ray reserves per actor."""
+    log_directory: str  # directory of their logs, `actor-<n>.log`
+    least: int  # minimum number of actors: the run ends after five minutes with fewer
+    num_cpus: float  # CPUs that Ray reserves per actor
     security: ClientSecurity
-    modules: tuple[str, ...]
-    """Module that registers the environment suite, and modules that the environments need."""
+    modules: tuple[str, ...]  # module that registers the environment suite, and modules that the environments need
 
     def __post_init__(self) -> None:
         self._address = ""
@@ -172,7 +164,6 @@ class RayActors(Fleet):
             ray.kill(member.handle)
 
     def _call(self, member: _Member) -> None:
-        """Make an actor act as soon as it has resources."""
         call = member.handle.run.options(num_returns="streaming", max_task_retries=0)
         level = logging.getLogger().level
         stream = call.remote(self._address, self.security, self.modules, os.getcwd(), level)
@@ -227,10 +218,9 @@ class RayActors(Fleet):
         if running >= self.least:
             self._enough_at = now
         elif now - self._enough_at > PATIENCE_SECONDS:
-            self._give_up(
-                f"only {running} actors have been running for {PATIENCE_SECONDS:.0f} s, and --min_actors requires "
-                f"{self.least}: the cluster lacks resources (each actor takes {self.num_cpus:g} CPUs)"
-            )
+            what = f"only {running} actors have been running for {PATIENCE_SECONDS:.0f} s, and --min_actors requires"
+            lacks = f"the cluster lacks resources (each actor takes {self.num_cpus:g} CPUs)"
+            self._give_up(f"{what} {self.least}: {lacks}")
 
     def _give_up(self, why: str) -> None:
         """End the run, quoting the first failure because the others usually have the same reason."""

@@ -40,15 +40,10 @@ class RayLearner:
         return f"{ray.util.get_node_ip_address()}:{unused_port()}"
 
     def run(self, arguments: Sequence[str], directory: str, runtime_environment: str) -> str:
-        """Run a command of seed_rl in a separate process, which ends with this one.
+        """Run a command of seed_rl in a separate process, which ends with this one; return how it ended.
 
-        Args:
-          arguments: the command and its flags.
-          directory: the working directory of the first host, used where it exists.
-          runtime_environment: the job's, for the actors that the command starts; "" if there is none.
-
-        Returns:
-          How the process ended.
+        The first host's working directory is used where it exists, and the job's runtime environment, if any, is for
+        the actors that the command starts.
         """
         command = [sys.executable, "-m", "seed_rl", *arguments, "--exit_with_parent"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -69,19 +64,12 @@ class RayLearner:
 class OtherHosts:
     """The learner hosts that the first one started."""
 
-    addresses: tuple[str, ...]
-    """`host:port` of all hosts, of which this process is the first."""
-    ends: list[Any]
-    """A reference for each of the others to the way it ended."""
-    joined: bool = False
-    """Whether they have joined the run, and therefore end with it."""
+    addresses: tuple[str, ...]  # `host:port` of all hosts, of which this process is the first
+    ends: list[Any]  # a reference for each of the others to the way it ended
+    joined: bool = False  # whether they have joined the run, and therefore end with it
 
     def check(self) -> None:
-        """Raise an error if one of them has ended.
-
-        Raises:
-          Failure: how it ended.
-        """
+        """Raise a Failure that says how one of them has ended, if one has."""
         for sentence in self.wait(0.0):
             raise Failure(sentence)
 
@@ -101,20 +89,16 @@ class OtherHosts:
     def wait(self, seconds: float) -> list[str]:
         """Wait until all have ended, for at most some seconds; return a message for each that has."""
         ended = ray.wait(self.ends, num_returns=len(self.ends), timeout=seconds)[0]
-        indices = [self.ends.index(end) + 1 for end in ended]
-        return [
-            f"learner host {index} ({self.addresses[index]}) ended with {_how(end)}"
-            for index, end in zip(indices, ended, strict=True)
-        ]
+        indices = {end: self.ends.index(end) + 1 for end in ended}
+        return [f"learner host {n} ({self.addresses[n]}) ended with {_how(end)}" for end, n in indices.items()]
 
 
 @contextlib.contextmanager
 def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
-    """Start all learner hosts but the first, which is this process.
+    """Start all `count` learner hosts but the first, which is this process.
 
-    Args:
-      count: number of hosts, which all run on different nodes; each reserves as many GPUs as this one has, or one CPU.
-      arguments: the command that each runs, to which its addresses and its index are added.
+    All run on different nodes, each with as many GPUs as this one has, or one CPU, and the command that has these
+    `arguments`, to which addresses and index are added.
 
     Raises:
       NoCluster: the cluster has too few nodes, or one where seed_rl does not run.
@@ -139,13 +123,9 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
         _log.info("learner hosts are at %s", ", ".join(addresses))
         flags = [f"--learner_hosts={','.join(addresses)}", "--trusted_network"]
         place = os.getcwd(), os.environ.get(_RUNTIME_ENVIRONMENT, "")
-        others = OtherHosts(
-            tuple(addresses),
-            [
-                each.run.remote([*arguments, *flags, f"--learner_host={index}"], *place)
-                for index, each in enumerate(learners, 1)
-            ],
-        )
+        commands = [[*arguments, *flags, f"--learner_host={index}"] for index in range(1, count)]
+        ends = [each.run.remote(own, *place) for each, own in zip(learners, commands, strict=True)]
+        others = OtherHosts(tuple(addresses), ends)
         try:
             yield others
         finally:

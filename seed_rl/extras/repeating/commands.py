@@ -79,7 +79,6 @@ def diff(values: flags.FlagValues, *paths: str) -> int:
 
 
 def _apply(values: flags.FlagValues, run: Run) -> contextlib.AbstractContextManager[object]:
-    """Apply the flags of `OPTION` to a run."""
     if values.record or values.synchronous:
         make_repeatable(run, values.record, values.synchronous)
     return contextlib.nullcontext()

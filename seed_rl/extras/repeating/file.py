@@ -27,10 +27,8 @@ from seed_rl.errors import Failure
 from seed_rl.foreign import open_file, shortened
 from seed_rl.system.files import explaining
 
-NAME = "journal.gz"
-"""Name of the file in a log directory."""
-MOST_BYTES = 2**28
-"""Text of all lines, bytes."""
+NAME = "journal.gz"  # name of the file in a log directory
+MOST_BYTES = 2**28  # text of all lines, bytes
 _CHUNK_SECONDS = 10.0
 _CHUNK_LINES = 4096
 _MOST_TEXT = 2**24  # bytes of a chunk's text

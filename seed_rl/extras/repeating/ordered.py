@@ -1,45 +1,37 @@
 """A learner whose acting and learning keep an order."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from seed_rl.buffers.slots import UnrollQueue
-from seed_rl.extras.repeating.order import Order
+from seed_rl.extras.repeating.orders import Order
 from seed_rl.inference.batcher import Batcher
-from seed_rl.inference.membership import Membership
 from seed_rl.learner.saving import Saver
 from seed_rl.runs.assembly import Assembly, Parts
-from seed_rl.transport.streams import Request
 
 
-def with_order(new_order: Callable[[Parts], Order], assembly: Assembly) -> Assembly:
-    """Return the assembly of a run in which acting and learning keep an order."""
-    order: Order = Order()
+def with_order(new_order: Callable[[str], Order], assembly: Assembly) -> Assembly:
+    """Return the assembly of a run in which acting and learning keep an order, built for the run's directory."""
+    order: Order
+
+    def saver(parts: Parts) -> Saver:
+        nonlocal order
+        order = new_order(parts.directory)
+        parts.cleanup.callback(order.close)
+        return OrderedSaver(order, parts.directory, parts.experiment.logs, parts.variables, parts.progress)
 
     def acting_agents(parts: Parts) -> Any:
         return parts.replicas.acting_agents(parts.agent, parts.experiment.build_agent, order.whole_weights)
 
-    def saver(parts: Parts) -> Saver:
-        nonlocal order
-        order = new_order(parts)
-        parts.cleanup.callback(order.close)
-        return OrderedSaver(order, parts.directory, parts.experiment.logs, parts.variables, parts.progress)
-
     def batcher(parts: Parts, number: int, queue: UnrollQueue) -> Batcher:
-        sizes, max_wait = parts.sizes, parts.experiment.inference.max_wait_ms / 1000
-        own_envs = len(range(number, sizes.num_envs, sizes.num_devices))
-        return order.batcher(number, sizes.max_batch, max_wait, own_envs)
-
-    def membership(parts: Parts) -> Membership:
-        sizes, timeout = parts.sizes, parts.experiment.inference.lease_timeout_s
-        return order.membership(sizes.num_envs, parts.seed, timeout, sizes.num_devices)
+        own_envs = len(range(number, parts.sizes.num_envs, parts.sizes.num_devices))
+        return order.batcher(number, assembly.batcher(parts, number, queue), own_envs)
 
     def finish(parts: Parts) -> None:
         assembly.finish(parts)
         for number, one in enumerate(parts.acting):
-            one.thread.turn = functools.partial(_turn, order, number, one.unrolls.queue)
+            one.thread.turn = functools.partial(order.acting, number, one.unrolls.queue)
         copy_weights, counters = parts.copy_weights, parts.progress.counters
         order.begin(counters, parts.variables)
         begin = counters.learner_updates
@@ -53,14 +45,12 @@ def with_order(new_order: Callable[[Parts], Order], assembly: Assembly) -> Assem
         parts.copy_weights = refresh
 
     return assembly._replace(
-        acting_agents=acting_agents, saver=saver, batcher=batcher, membership=membership, finish=finish
+        saver=saver,
+        acting_agents=acting_agents,
+        batcher=batcher,
+        membership=lambda parts: order.membership(assembly.membership(parts)),
+        finish=finish,
     )
-
-
-def _turn(
-    order: Order, number: int, queue: UnrollQueue, requests: Sequence[Request]
-) -> contextlib.AbstractContextManager[object]:
-    return order.acting(number, [request.lease for request in requests], queue)
 
 
 class OrderedSaver(Saver):
@@ -71,6 +61,5 @@ class OrderedSaver(Saver):
         self._order = order
 
     def save(self) -> None:
-        """See `Saver.save`."""
         self._order.saving(self._progress.counters.learner_updates, self._variables)
         super().save()

@@ -15,16 +15,16 @@ from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.extras.repeating import file
 from seed_rl.extras.repeating.file import JournalError, Writer
-from seed_rl.extras.repeating.order import Order
-from seed_rl.extras.repeating.prescribed import Synchronous
+from seed_rl.extras.repeating.orders import Order, Synchronous
 from seed_rl.extras.repeating.segments import digest
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
 from seed_rl.runs.run import Run
 from seed_rl.settings import without_places
-from seed_rl.specs import GroupLease, Lease
+from seed_rl.specs import GroupLease
 from seed_rl.system.files import explaining, reason
 from seed_rl.system.machine import instructions, processor, uses_onednn, versions
+from seed_rl.transport.streams import Request
 
 if TYPE_CHECKING:
     from seed_rl.learner.progress import Counters
@@ -51,20 +51,16 @@ def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
         from seed_rl.extras.repeating.ordered import with_order
 
         machine = deterministic(len(os.sched_getaffinity(0)))  # cores of this process
-        new = functools.partial(new_order, run.experiment, machine=machine, record=record, synchronous=synchronous)
-        return with_order(lambda parts: new(parts.directory), assembly)
+        order = Synchronous() if synchronous else None
+        recorded = functools.partial(recorded_order, run.experiment, machine, order)
+        return with_order(recorded if record or order is None else lambda _: order, assembly)
 
     run.is_alone = "a recorded or synchronous run"
     run.changes.append(change)
 
 
-def new_order(
-    experiment: Experiment, logdir: str, machine: Mapping[str, Any], record: bool, synchronous: bool
-) -> Order:
-    """Return the order of a run on a `deterministic` machine, or raise a ConfigError."""
-    order = Synchronous() if synchronous else None
-    if not record:
-        return order or Order()
+def recorded_order(experiment: Experiment, machine: Mapping[str, Any], order: Order | None, logdir: str) -> Recorded:
+    """Record the order of a run on a `deterministic` machine in its directory, or raise a ConfigError."""
     settings = {**without_places(experiment).to_json(), "init_from": experiment.init_from}  # it may be bundled
     start = {"settings": settings, "versions": versions(), "machine": machine}
     with explaining(ConfigError, "the journal can't be continued", JournalError, OSError):
@@ -102,7 +98,7 @@ class Recorded(Order):
     """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
 
     def __init__(self, journal: Writer, start: Mapping[str, Any], logs: Logs, order: Order | None = None):
-        """Record an `order` after the `start` of a process, JSON values, with as many digests as logs want."""
+        """Record an `order` after the `start` of a process, JSON values."""
         self.whole_weights = order is None
         self._journal: Writer | None = journal
         self._start, self._order = start, order or Order()
@@ -116,22 +112,23 @@ class Recorded(Order):
         self._write("run", json.dumps(start))
         self._digest(updates, variables)
 
-    def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        return _RecordedLeases(self._join, num_envs, seed, timeout, num_devices)
+    def membership(self, plain: Membership) -> Membership:
+        return _RecordedLeases(plain, self)
 
-    def _join(self, lease: Lease) -> None:
-        for group in lease.groups:
+    def joined(self, groups: Sequence[GroupLease]) -> None:
+        """Note the groups of an actor that has joined."""
+        for group in groups:
             self._numbers[group.seed] = len(self._numbers)
-        self._write("join", json.dumps([[group.env_ids, group.seed] for group in lease.groups]))
+        self._write("join", json.dumps([[group.env_ids, group.seed] for group in groups]))
 
-    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
         self._turns[device] = threading.Lock()
-        return self._order.batcher(device, max_batch_size, max_wait, num_envs)
+        return self._order.batcher(device, plain, num_envs)
 
     @contextlib.contextmanager
-    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
-        with self._order.acting(device, groups, queue), self._turns[device]:
-            self._write("act", device, *(self._numbers[group.seed] for group in groups))
+    def acting(self, device: int, queue: UnrollQueue, requests: Sequence[Request]) -> Iterator[None]:
+        with self._order.acting(device, queue, requests), self._turns[device]:
+            self._write("act", device, *(self._numbers[request.lease.seed] for request in requests))
             yield
 
     @contextlib.contextmanager
@@ -152,7 +149,6 @@ class Recorded(Order):
         self._tolerant(Writer.flush)
 
     def close(self) -> None:
-        """End the journal."""
         self._order.close()
         self._tolerant(Writer.close)
         self._journal = None
@@ -173,16 +169,13 @@ class Recorded(Order):
 
 
 class _RecordedLeases(Membership):
-    """Membership that tells a function of each new lease."""
+    """Tells an order of each new lease."""
 
-    def __init__(
-        self, on_join: Callable[[Lease], None], num_envs: int, seed: int, timeout: float, num_devices: int
-    ) -> None:
-        super().__init__(num_envs, seed, timeout, num_devices=num_devices)
-        self._on_join = on_join
+    def __init__(self, plain: Membership, order: Recorded):
+        super().__init__(plain.num_envs, plain.seed, plain.timeout, num_devices=plain.num_devices)
+        self._order = order
 
-    def join(self, group_sizes: Sequence[int], actor: str = "") -> Lease:
-        """See `Membership.join`."""
-        lease = super().join(group_sizes, actor)
-        self._on_join(lease)
-        return lease
+    def _choose(self, group_sizes: Sequence[int], actor: str) -> Sequence[GroupLease]:
+        groups = super()._choose(group_sizes, actor)
+        self._order.joined(groups)
+        return groups

@@ -15,12 +15,11 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuild
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating.file import JournalError
-from seed_rl.extras.repeating.prescribed import Replayed
+from seed_rl.extras.repeating.orders import Replayed
 from seed_rl.extras.repeating.recording import deterministic
 from seed_rl.extras.repeating.segments import Segment
 from seed_rl.foreign import number as checked_number
@@ -55,17 +54,13 @@ class Progress(NamedTuple):
 def replay(
     logdir: str, directory: str, begin: str = "", until: int | None = None, init_from: str = ""
 ) -> Iterator[Progress]:
-    """Execute a recorded run.
+    """Execute a recorded run, and yield how far it is with each row of metrics.
 
     Args:
-      logdir: log directory with the journal.
       directory: empty directory, which becomes the log directory of the replay.
       begin: path of the checkpoint to begin at; "": the beginning of the run.
       until: number of updates to end at, with a checkpoint; None: the end of the journal.
       init_from: weights that the run began with, if it did; those that a stranger's journal names are not looked up.
-
-    Yields:
-      Progress, with each row of metrics.
 
     Raises:
       JournalError: the journal can't be replayed here.
@@ -86,7 +81,7 @@ def replay(
         order, experiment = Replayed(segment, until), _experiment(segment, init_from)
         actors = functools.partial(_Actors, segment, order, experiment)
         run = Run(experiment, directory, actors=actors, native_log=True)
-        run.changes.append(functools.partial(_with_order, order))
+        run.changes.append(functools.partial(_prescribe, order))
         with run, ctrl_c_asks() as asked:
             for row in run.train(StopIf(functools.partial(_ends, asked, order))):
                 yield Progress(parts[0].begin, int(row["learner_updates"]), end, checked + order.checked, row)
@@ -98,10 +93,10 @@ def _ends(asked: Stop, order: Replayed) -> bool:
     return asked.is_set() or order.ended()
 
 
-def _with_order(order: Replayed, assembly: Assembly) -> Assembly:
+def _prescribe(order: Replayed, assembly: Assembly) -> Assembly:
     from seed_rl.extras.repeating.ordered import with_order
 
-    return with_order(lambda parts: order, assembly)
+    return with_order(lambda _: order, assembly)
 
 
 def _copy(checkpoint: str, logdir: str) -> None:
@@ -142,13 +137,14 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
     parts = [each for each in parts if each.end != (each.begin, each.start["frames"])]
     parts = [each for number, each in enumerate(parts) if number == 0 or until is None or each.begin < until]
     for segment in parts:
-        experiment = _experiment(segment, "")
-        _check_versions(segment, experiment.env, path)
-        _check_actors(segment, experiment, path)
+        _check(segment, path)
     return parts
 
 
-def _check_versions(segment: Segment, env: EnvConfig, path: str) -> None:
+def _check(segment: Segment, path: str) -> None:
+    """Check that versions and processor are those of the recording, and that there are environments for all actors."""
+    experiment = _experiment(segment, "")
+    env, most, actors = experiment.env, experiment.actors.num_envs, segment.most_actors
     there, here = segment.start["versions"], versions()
     if there.get("seed_rl") != here["seed_rl"]:  # the digests will say whether its code computes the same
         _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), here["seed_rl"])
@@ -157,14 +153,9 @@ def _check_versions(segment: Segment, env: EnvConfig, path: str) -> None:
     recorded = {name: version for name, version in there.items() if name in needed}
     recorded["processor"] = segment.start["machine"]["processor"]
     _check_equal(recorded, {**here, "processor": processor()}, path)
-
-
-def _check_actors(segment: Segment, experiment: Experiment, path: str) -> None:
-    """Check that the settings have environments for all actors."""
-    most, needed = experiment.actors.num_envs, segment.most_actors
     used = max((env_id for group in segment.groups for env_id in group.env_ids), default=0)
-    if used >= most or needed > 2 * most:  # one may act once more after another got its environments
-        raise JournalError(f"{path} has {needed} actors and environment {used}, its settings {most} environments")
+    if used >= most or actors > 2 * most:  # one may act once more after another got its environments
+        raise JournalError(f"{path} has {actors} actors and environment {used}, its settings {most} environments")
 
 
 def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -> None:

@@ -36,24 +36,20 @@ class Segment:
 
     start: dict[str, Any]
     """Description of the process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
-    groups: list[GroupLease] = dataclasses.field(default_factory=list)
-    """Groups of all actors, by number."""
+    groups: list[GroupLease] = dataclasses.field(default_factory=list)  # groups of all actors, by number
     joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
     """Groups of each actor, in the order in which they joined."""
-    owners: list[int] = dataclasses.field(default_factory=list)
-    """Index in `joins` by the number of a group."""
+    owners: list[int] = dataclasses.field(default_factory=list)  # index in `joins` by the number of a group
     needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
     """Value of `refreshes` when each actor acted for the first time, by its index in `joins`, in that order."""
     acts: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     """How often groups of an actor acted, by its index in `joins`."""
     batches: dict[int, "array.array[int]"] = dataclasses.field(default_factory=dict)
     """What `turns` yields, by inference device: `refreshes`, number of groups, and their numbers for each batch."""
-    refreshes: int = 0
-    """How often acting got weights, the first time before the first update."""
+    refreshes: int = 0  # how often acting got weights, the first time before the first update
     digests: dict[int, str] = dataclasses.field(default_factory=dict)
     """`digest` of all variables by the number of updates behind them."""
-    end: tuple[int, int | None] = (0, None)
-    """Number of updates, and of frames where it matters, at the end."""
+    end: tuple[int, int | None] = (0, None)  # number of updates, and of frames where it matters, at the end
     _turns: int = 0
     _spans: dict[int, list[int]] = dataclasses.field(default_factory=dict)  # first and last turn of each actor
 
@@ -63,7 +59,6 @@ class Segment:
         return self.start["updates"]  # type: ignore[no-any-return]
 
     def join(self, groups: tuple[GroupLease, ...]) -> None:
-        """Add an actor with these groups."""
         ids = [env_id for group in groups for env_id in group.env_ids]
         sizes = {len(group.env_ids) for group in groups}
         numbers = [*ids, *(group.seed for group in groups)]
@@ -215,7 +210,6 @@ def _parted(one: Segment, other: Segment) -> Iterator[tuple[int, str]]:
 
 
 def _changed(*starts: Mapping[str, Any]) -> list[str]:
-    """Describe what differs in the starts of two processes."""
     parts = ("settings", "versions", "machine")
     one, other = ({f"{part} {name}": start[part][name] for part in parts for name in start[part]} for start in starts)
     return [

@@ -32,10 +32,9 @@ def serve(values: flags.FlagValues, *places: str) -> int:
         with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:
             for row in rows:
                 stopped.asks()
-                what = (
-                    f"{quantity(int(row['environments']), 'environment')} of {quantity(int(row['actors']), 'client')}"
-                )
-                line = f"{what}, {row['steps_per_second']:,.0f} steps/s"
+                environments = quantity(int(row["environments"]), "environment")
+                line = f"{environments} of {quantity(int(row['actors']), 'client')}"
+                line += f", {row['steps_per_second']:,.0f} steps/s"
                 if row["episodes"]:
                     line += f", return {row['episode_return']:.2f} after {quantity(int(row['episodes']), 'episode')}"
                 weights = f"{os.path.basename(server.checkpoint)} ({server.env_frames:,} frames)"

@@ -36,12 +36,11 @@ class PolicyClient(contextlib.AbstractContextManager):
         insecure: bool = False,
         timeout: float = 10.0,
     ):
-        """
+        """Connect to a server within `timeout` seconds; for the credentials see the flags of `seed_rl actor`.
+
         Args:
           address: `host:port` or `unix:/path` of the server.
           num_envs: E, up to the server's largest batch; None: a single simulator, without the axis E.
-          token, tls_ca, tls_server_name, insecure: shared secret, and the others as the flags of `seed_rl actor`.
-          timeout: seconds to wait for a server that is still starting.
 
         Raises:
           AddressError, SecurityError: the address is malformed, or the credentials can't be used.
@@ -103,7 +102,7 @@ class PolicyClient(contextlib.AbstractContextManager):
         return array.astype(dtype, copy=False) if np.can_cast(array.dtype, dtype, "same_kind") else array
 
     def close(self) -> None:
-        """Leave the server. May be called twice."""
+        """Leave the server."""
         self._closed = True
         self._stream.close()
         self._client.close()

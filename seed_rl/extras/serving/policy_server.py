@@ -29,14 +29,10 @@ class PolicyServer:
     """Central inference with a run's policy, which keeps recurrent states for each environment of its clients."""
 
     def __init__(self, logdir: str, checkpoint: str | None, greedy: bool = False, seed: int = 1, max_envs: int = 1024):
-        """
-        Args:
-          logdir: log directory of the run, which may still be training.
-          checkpoint: checkpoint to serve, as in `checkpoints.find`; `best` and the newest are taken up again while
-            training replaces them.
-          greedy: whether to act greedily, as in `load_policy`, which names the errors.
-          seed: seed of sampled actions, and of the seeds that clients get for their environments.
-          max_envs: number of environments that may be connected.
+        """Load a checkpoint of a run, chosen and failing as in `load_policy`; the run may still be training.
+
+        `best` and the newest are taken up again when training replaces them. From `seed` follow sampled actions and the
+        seeds that clients get for their environments, of which `max_envs` may be connected.
         """
         self._logdir, self._name = logdir, checkpoint
         self._experiment = experiment = experiment_of(logdir)
@@ -53,16 +49,10 @@ class PolicyServer:
         self._episodes = EpisodeWindow(RECENT_EPISODES)
 
     def serve(self, address: str, security: ServerSecurity, stop: Stop) -> Generator[dict[str, float], None, None]:
-        """Act for clients until `stop` is set or the caller leaves.
+        """Act for clients until `stop` is set or the caller leaves; for address and security see `ActorServer`.
 
-        Every `Logs.metrics_interval_s` seconds newer weights are looked for, and taken up between two batches.
-
-        Args:
-          address, security: see `ActorServer`, also for the errors.
-          stop: event that ends serving.
-
-        Yields:
-          Rows of numbers, if they have changed; the first as soon as clients get actions.
+        Every `Logs.metrics_interval_s` seconds newer weights are looked for, and taken up between two batches. Yields
+        rows of numbers, if they have changed; the first as soon as clients get actions.
 
         Raises:
           RuntimeError: inference failed.

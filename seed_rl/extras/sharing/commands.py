@@ -15,12 +15,7 @@ from seed_rl.system.files import explaining
     *POLICY,
     flags.string("output", None, f"Directory, of ONNX a file; default: policy.onnx or export {HERE}."),
     flags.OVERWRITE,
-    flags.choice(
-        "format",
-        "saved_model",
-        ["saved_model", "onnx", "hub"],
-        "For programs without seed_rl, or the Hub.",
-    ),
+    flags.choice("format", "saved_model", ["saved_model", "onnx", "hub"], "For programs without seed_rl, or the Hub."),
     flags.integer("batch_size", 1, "Environments per call of a SavedModel or ONNX model.", lower_bound=1),
     flags.group(
         "for the Hub", *CHOOSING, flags.integer("episodes", 100, "Episodes to play for the score.", lower_bound=2)

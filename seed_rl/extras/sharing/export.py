@@ -40,12 +40,8 @@ def export(policy: Policy, directory: str, batch: int) -> None:
       previous call, or in the first call the result of `initial_state`, which takes no arguments;
     - for `sample`, `seed` int32 [2], different at each call.
 
-    Their outputs are `action` [B, ...] and the new state.
-
-    Args:
-      policy: policy to export; loaded with `float32` for programs that lack bfloat16.
-      directory: output directory; created atomically, and replaces an earlier export.
-      batch: B, the number of environments per call.
+    Their outputs are `action` [B, ...] and the new state. The policy is loaded with `float32` for programs that lack
+    bfloat16. The directory appears once it is complete, and replaces an earlier export.
 
     Raises:
       OSError: the directory can't be written, or it exists and isn't an export.
@@ -68,16 +64,7 @@ def export_onnx(policy: Policy, path: str, batch: int) -> None:
     """Write the greedy policy as an ONNX model with the inputs of the signature `greedy` of a SavedModel; see `export`.
 
     Its outputs are `action` and `next_state_0`, `next_state_1`, ...: pass each as `state_...` of the next step, and the
-    action as `prev_action`. In the first call all of them are zeros.
-
-    Args:
-      policy: policy to export; loaded with `float32`.
-      path: output file, which is replaced.
-      batch: B, the number of environments per call.
-
-    Raises:
-      ImportError: tf2onnx is not installed.
-      OSError: the file can't be written.
+    action as `prev_action`. In the first call all of them are zeros. Needs tf2onnx.
     """
     import tf2onnx
 
@@ -98,7 +85,6 @@ def export_onnx(policy: Policy, path: str, batch: int) -> None:
 
 
 def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
-    """Build the signatures of an export by name; see `export`."""
     spec, action = policy.env_spec, policy.env_spec.action.tensor
     initial = policy.agent.initial_state(batch)
     names = {name: re.sub(r"\W", "_", f"observation_{name}") for name, _ in spec.observation_tensors() if name}
@@ -110,9 +96,8 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
 
     def act(inputs: dict[str, tf.Tensor], seed: tf.Tensor, greedy: bool) -> dict[str, tf.Tensor]:
         observation = {name: inputs[served] for name, served in names.items()}
-        output = EnvOutput(
-            inputs["reward"], inputs["done"], tf.zeros_like(inputs["done"]), observation.get("", observation)
-        )
+        done = inputs["done"]
+        output = EnvOutput(inputs["reward"], done, tf.zeros_like(done), observation.get("", observation))
         state = tf.nest.pack_sequence_as(initial, [inputs[name] for name in _named(initial)])
         chosen, after = policy.one_step(inputs["prev_action"], output, state, seed, greedy)
         return {"action": chosen, **_named(after)}

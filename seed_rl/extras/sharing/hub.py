@@ -33,8 +33,7 @@ _log = logging.getLogger(__name__)
 
 DEVIATIONS = 1.96  # standard errors on each side of a mean in its 95 % interval
 _MOST_LETTERS = 200  # of a setting on the card
-MARKUP = r"\\`*<>|&\[\]"
-"""Characters with a meaning in Markdown, for a regular expression."""
+MARKUP = r"\\`*<>|&\[\]"  # characters with a meaning in Markdown, for a regular expression
 FILM_STEPS, _FILM_MB = 400, 1.5  # at least, in whole episodes; at most
 _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
@@ -42,12 +41,9 @@ _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf
 def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = __version__, **how: Any) -> None:
     """Write weights, configuration, score, film and model card of a policy; kernels are stored in float16.
 
-    Args:
-      logdir, checkpoint: see `load_policy`.
-      directory: output directory, named as the model; created atomically, and replaces an earlier export.
-      version: version of seed_rl that trained the policy.
-      how: `episodes`, raised to those of two games, `greedy` and `seed` of `evaluate_run`, which plays what the
-        directory holds.
+    The directory, named as the model, appears once it is complete, and replaces an earlier export. The score is that of
+    `evaluate_run`, given `how`: `episodes`, raised to those of two games, `greedy` and `seed`; `version` is that of
+    seed_rl which trained the policy.
 
     Raises:
       NoPolicy: the policy is published already; see also `evaluate_run`.

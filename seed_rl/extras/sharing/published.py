@@ -19,12 +19,9 @@ from seed_rl.system.files import explaining
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 
-WEIGHTS = "model.safetensors"
-"""Name of the file with the weights of a published policy."""
-ABOUT = "policy.json"
-"""Name of the file that describes the origin of a published or exported policy."""
-STATE = "counters.json"
-"""Name in the metadata of the weights of the JSON state that has their environment frames."""
+WEIGHTS = "model.safetensors"  # name of the file with the weights of a published policy
+ABOUT = "policy.json"  # name of the file that describes the origin of a published or exported policy
+STATE = "counters.json"  # name in the metadata of the weights of the JSON state that has their environment frames
 
 
 def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextManager[str] | None:
@@ -56,11 +53,7 @@ def _as_log_directory(folder: str) -> Iterator[str]:
 
 
 def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read the weights of a published policy, and the state beside them.
-
-    Raises:
-      CheckpointError: the file can't be read.
-    """
+    """Read the weights of a published policy, and the state beside them, or raise a CheckpointError."""
     with (
         checkpoints.opening(path),
         # NumPy lacks some types of such files, for which it raises an AttributeError.

@@ -8,8 +8,7 @@ import tempfile
 from collections.abc import Iterator
 
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.extras.stores.mirror import working_directory
-from seed_rl.extras.stores.store import ObjectStore, check_writable, is_url, reaching
+from seed_rl.extras.stores.mirror import ObjectStore, check_writable, reaching, working_directory
 from seed_rl.reporting import metrics
 from seed_rl.runs.run import Run
 from seed_rl.weights import checkpoints
@@ -21,7 +20,7 @@ def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextMana
     Fetched are settings, metrics and one checkpoint of the run at the URL, or without a checkpoint (`""`) settings and
     metrics of all runs below it.
     """
-    return _copied(place, checkpoint) if is_url(place) else None
+    return _copied(place, checkpoint) if "://" in place else None
 
 
 @contextlib.contextmanager
@@ -29,8 +28,7 @@ def _copied(url: str, checkpoint: str | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         with reaching(url, "read"):
             store = ObjectStore(url)
-            names = store.files()
-            pattern = f"checkpoints/{checkpoints.file_name(checkpoint)}"
+            names, pattern = store.files(), f"checkpoints/{checkpoints.file_name(checkpoint)}"
             last_part = os.path.basename if checkpoint == "" else str
             read = [name for name in names if last_part(name) in (SAVED, metrics.FILE)]
             for name in [*read, *fnmatch.filter(names, pattern)[-1:]]:
@@ -41,12 +39,8 @@ def _copied(url: str, checkpoint: str | None) -> Iterator[str]:
 
 
 def check(url: str) -> str | None:
-    """Check that a run can be kept at a URL, and describe the place; return None if it is none.
-
-    Raises:
-      CannotUse: the store can't be read or written.
-    """
-    if not is_url(url):
+    """Check that a run can be kept at a URL, or raise a CannotUse, and describe the place; None if it is no URL."""
+    if "://" not in url:
         return None
     with reaching(url, "read"):
         files = ObjectStore(url).files()
@@ -56,6 +50,5 @@ def check(url: str) -> str | None:
 
 def keep(run: Run) -> None:
     """Let a run whose log directory is a URL work in a local mirror of it."""
-    if is_url(run.logdir):
-        seconds = run.experiment.logs.checkpoint_interval_s
-        run.directory = functools.partial(working_directory, run.logdir, seconds)
+    if "://" in run.logdir:
+        run.directory = functools.partial(working_directory, run.logdir, run.experiment.logs.checkpoint_interval_s)

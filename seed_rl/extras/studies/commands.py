@@ -13,8 +13,7 @@ from seed_rl.errors import UsageError
 from seed_rl.system.signals import signals
 
 if TYPE_CHECKING:
-    from seed_rl.extras.studies.search import Search
-    from seed_rl.extras.studies.study import Study
+    from seed_rl.extras.studies.sweep import Study
 
 
 @command(
@@ -23,18 +22,10 @@ if TYPE_CHECKING:
     flags.repeated("grid", [], "Setting and the values to try: NAME=VALUE,VALUE. May be repeated."),
     flags.comma_separated("seeds", ["1"], "Number of runs per combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
     flags.integer("parallel", 1, "Number of runs to train in parallel.", lower_bound=1),
-    flags.repeated(
-        "search",
-        [],
-        "Setting to search with Optuna instead: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated.",
-    ),
+    flags.repeated("search", [], "Setting to search with Optuna: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated."),
     flags.integer("trials", 20, "Number of trials in a search.", lower_bound=1),
-    flags.number(
-        "prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", lower_bound=0.0
-    ),
-    flags.string(
-        "logdir", None, "Parent directory of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."
-    ),
+    flags.number("prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", 0.0),
+    flags.string("logdir", None, "Parent of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."),
     arguments=FILES,
 )
 def sweep(values: flags.FlagValues, *files: str) -> int:
@@ -44,15 +35,12 @@ def sweep(values: flags.FlagValues, *files: str) -> int:
         if values[flag].present:
             conflict = "can't be combined with" if values.search else "needs"
             raise UsageError(f"--{flag} {conflict} --search")
+    if "://" in (values.logdir or ""):
+        others = "only `seed_rl train` supports object stores"
+        raise UsageError(f"--logdir of a sweep must be a local directory, got {values.logdir}; {others}")
     if values.total_frames is not None and "Experiment.total_frames" in _names(values.grid, values.search):
         raise UsageError("give either --total_frames or values of Experiment.total_frames to try")
-    if not values.search:
-        return _run(new_sweep(values))
-    search = new_search(values)
-    code = _run(search)
-    if best := search.best_command():
-        print(best)
-    return code
+    return _search(values) if values.search else _run(_sweep(values))
 
 
 def _names(*bindings: Sequence[str]) -> set[str]:
@@ -68,8 +56,7 @@ def _run(running: Study) -> int:
     return stopped.exit_code or code
 
 
-def new_sweep(values: flags.FlagValues) -> Study:
-    """Build the sweep that the flags describe; raise if one of its runs couldn't begin."""
+def _sweep(values: flags.FlagValues) -> Study:
     from seed_rl.extras.studies.sweep import Sweep, seeds_of, trials
 
     if "Experiment.seed" in _names(values.grid, values.gin_param):
@@ -77,14 +64,12 @@ def new_sweep(values: flags.FlagValues) -> Study:
     wanted = trials(values.grid, seeds_of(values.seeds))
     for trial in wanted:  # report mistakes before the first run
         load(values, *trial.bindings)
-    return Sweep(wanted, _arguments(values), _directory(values, "sweep_"), values.parallel)
+    return Sweep(wanted, _arguments(values), logdir_of(values, "sweep_"), values.parallel)
 
 
-def new_search(values: flags.FlagValues) -> Search:
-    """Build the search that the flags describe; raise if one of its trials couldn't begin."""
+def _search(values: flags.FlagValues) -> int:
     try:
-        from seed_rl.extras.studies.search import Search, median_pruner
-        from seed_rl.extras.studies.search_space import extremes, read_space
+        from seed_rl.extras.studies.search import Search, extremes, median_pruner, read_space
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise
@@ -92,20 +77,15 @@ def new_search(values: flags.FlagValues) -> Search:
     experiment = load(values)
     for binding in extremes(read_space(values.search)):  # report mistakes before the first trial
         load(values, binding)
-    directory, pruner = _directory(values, "search_"), median_pruner(values.prune_after)
-    return Search(values.search, _arguments(values), directory, experiment, values.trials, pruner)
+    directory, pruner = logdir_of(values, "search_"), median_pruner(values.prune_after)
+    search = Search(values.search, _arguments(values), directory, experiment, values.trials, pruner)
+    code = _run(search)
+    if best := search.best_command():
+        print(best)
+    return code
 
 
 def _arguments(values: flags.FlagValues) -> list[str]:
     arguments = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
     given = {flag: values[flag].value for flag in ("agent", "total_frames")}
     return [*arguments, *(f"--{flag}={value}" for flag, value in given.items() if value is not None)]
-
-
-def _directory(values: flags.FlagValues, prefix: str) -> str:
-    if "://" in (values.logdir or ""):
-        raise UsageError(
-            f"--logdir of a sweep must be a local directory, got {values.logdir}; only `seed_rl train` supports object "
-            "stores"
-        )
-    return logdir_of(values, prefix)

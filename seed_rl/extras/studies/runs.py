@@ -26,10 +26,8 @@ _STOP_SECONDS = 60.0
 class Trial(NamedTuple):
     """The settings that distinguish a run."""
 
-    name: str
-    """Name of its log directory."""
-    settings: dict[str, str]
-    """Values of the gin parameters in which runs differ."""
+    name: str  # name of its log directory
+    settings: dict[str, str]  # values of the gin parameters in which runs differ
 
     @property
     def bindings(self) -> list[str]:
@@ -45,10 +43,8 @@ class Run:
         self.trial = trial
         self.logdir = os.path.join(directory, trial.name)
         self.arguments = [*arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
-        self.title = trial.name
-        """Names the run in messages."""
-        self.failure: str | None = None
-        """Why the last process failed, if it did."""
+        self.title = trial.name  # names the run in messages
+        self.failure: str | None = None  # why the last process failed, if it did
         self._read: tuple[int, list[dict[str, float]]] = 0, []
 
     def rows(self) -> list[dict[str, float]]:
@@ -80,11 +76,7 @@ class Run:
         """Record the run, which has ended for any reason but `stopped`; for `say` see `train`."""
 
     def train(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Train to the end, starting from the checkpoint if there is one.
-
-        Returns:
-          The exit code of the last process, 0 if the run was over before its last frame.
-        """
+        """Train from the checkpoint, if any, to the end; return the last exit code, 0 if the run was over earlier."""
         code, ended = 0, ""
         started, ends = time.monotonic(), lambda: stopped() or self.is_over()
         try:
@@ -137,11 +129,8 @@ def _wait(process: subprocess.Popen[bytes], ends: Callable[[], bool]) -> int:
 def train_all(runs: Iterable[Run], stopped: Callable[[], bool], say: Callable[[str], None], parallel: int = 1) -> int:
     """Train runs in order, some of them at a time; return the exit code of one that failed, otherwise 0.
 
-    Args:
-      runs: asked for the next run when one has ended, so it may depend on what has come of those before.
-      stopped: polled from several threads; once it returns true, the current runs save a checkpoint and end.
-      say: called with a line of text when a run begins, and when it ends without being stopped.
-      parallel: number of runs to train at a time.
+    The next run is asked for when one has ended, so it may depend on those before. Once `stopped`, which is polled from
+    several threads, returns true, runs save a checkpoint and end. `say` gets a line when a run begins and ends.
     """
     waiting, turn, codes = iter(runs), threading.Lock(), list[int]()
 

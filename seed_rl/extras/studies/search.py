@@ -6,26 +6,26 @@ The study is stored in the log directory, so that a restarted search continues.
 import contextlib
 import math
 import os
+import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.extras.studies.runs import Run, Trial, train_all
-from seed_rl.extras.studies.search_space import read_space, text_of
-from seed_rl.extras.studies.study import Column, Study
+from seed_rl.extras.studies.sweep import Column, Study, split_values
 from seed_rl.foreign import printable
 from seed_rl.reporting.text import short
 from seed_rl.system.files import explaining, locking
 
-STEPS = 20
-"""Number of equal steps in a trial; it may be pruned after each step but the last."""
+STEPS = 20  # number of equal steps in a trial; it may be pruned after each step but the last
 _FINISHED = "finished"
 _STATES = {
     TrialState.COMPLETE: _FINISHED,
@@ -33,6 +33,55 @@ _STATES = {
     TrialState.FAIL: "failed",
     TrialState.RUNNING: "unfinished",
 }
+_LOG_RATIO = 10  # ratio of the bounds from which a range is searched on a logarithmic scale
+_INTEGER = r"[-+]?\d[\d_]{0,17}"
+_NUMBER = rf"({_INTEGER}(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+
+
+def read_space(searches: Sequence[str]) -> dict[str, BaseDistribution]:
+    """Parse ranges such as `Optimizer.learning_rate=1e-4..1e-2` and choices such as `Catch.rows=5,7`.
+
+    A range whose bounds are whole numbers contains only these. The scale is logarithmic if both bounds are positive and
+    the upper one is at least ten times the lower one, otherwise linear. Raises a ConfigError for any other text.
+    """
+    found: dict[str, BaseDistribution] = {}
+    for search in searches:
+        name, _, text = map(str.strip, search.partition("="))
+        if name in found:
+            raise ConfigError(f"each setting may be given once, got {name} twice")
+        bounds, choices = re.fullmatch(rf"{_NUMBER}\s*\.\.\s*{_NUMBER}", text), split_values(text)
+        if name and bounds:
+            found[name] = _range(search, *bounds.groups())
+        elif name and len(choices) > 1 and all(choices):
+            found[name] = CategoricalDistribution(list(dict.fromkeys(choices)))
+        else:
+            example = "such as Optimizer.learning_rate=1e-4..1e-2"
+            raise ConfigError(f"expected NAME=LOW..HIGH or NAME=VALUE,VALUE,... {example}, got {search!r}")
+    return found
+
+
+def _range(search: str, *texts: str) -> BaseDistribution:
+    is_whole = all(re.fullmatch(_INTEGER, text) for text in texts)
+    low, high = map(int if is_whole else float, texts)
+    if not low < high < math.inf:
+        raise ConfigError(f"expected a range from a lower to a higher finite bound, got {search!r}")
+    log = low > 0 and high >= _LOG_RATIO * low
+    return IntDistribution(low, high, log) if is_whole else FloatDistribution(low, high, log)
+
+
+def extremes(space: Mapping[str, BaseDistribution]) -> Iterator[str]:
+    """Yield gin bindings for each bound and each choice, all of which the experiment must accept."""
+    for name, values in space.items():
+        is_choice = isinstance(values, CategoricalDistribution)
+        yield from (f"{name} = {value}" for value in (values.choices if is_choice else (values.low, values.high)))
+
+
+def text_of(value: Any, values: BaseDistribution) -> str:
+    """Format a value for gin, rounded to about a thousandth of its range."""
+    if isinstance(values, FloatDistribution):
+        scale = value if values.log else values.high - values.low
+        value = min(values.high, max(values.low, round(value, 2 - math.floor(math.log10(scale)))))
+    return str(value)
 
 
 def median_pruner(prune_after: float) -> optuna.pruners.BasePruner:
@@ -88,9 +137,9 @@ def _scores(run: Run, experiment: Experiment) -> list[tuple[float, float]]:
 
 
 class Search(Study):
-    """Trains trials sequentially with settings suggested by Optuna's TPE sampler.
+    """Trains trials sequentially with settings suggested by Optuna's TPE sampler, after an unfinished one.
 
-    An unfinished trial is continued first. A failed trial is not replaced before the next call of `run`.
+    A failed trial is not replaced before the next call of `run`.
     """
 
     def __init__(
@@ -102,17 +151,10 @@ class Search(Study):
         trials: int,
         pruner: optuna.pruners.BasePruner,
     ):
-        """
-        Args:
-          searches: search space, in the form that `read_space` expects.
-          arguments: arguments of `seed_rl train` for all trials.
-          directory: parent of the log directories; it also holds Optuna's study.
-          experiment: experiment of all trials but for the settings searched; its seed is also that of the sampler.
-          trials: number of trials to finish or prune, including those of earlier calls.
-          pruner: compares trials after each of the `STEPS` steps but the last.
+        """Search the space of `read_space(searches)`, or raise a ConfigError if the directory can't be used for that.
 
-        Raises:
-          ConfigError: the directory is unusable or holds another search.
+        The `arguments` of `seed_rl train` are those of all trials, as is the `experiment`, whose seed is the sampler's,
+        too. The number of `trials` to finish or prune includes those of earlier calls.
         """
         self.arguments, self.experiment = arguments, experiment
         self._space, self._count = read_space(searches), trials
@@ -129,10 +171,8 @@ class Search(Study):
             saved = self._study.user_attrs.get("arguments", given)
             if saved != given:
                 earlier = shlex.join(map(str, saved)) if isinstance(saved, list) else repr(saved)
-                raise ConfigError(
-                    f"{directory} holds another search, seed_rl sweep {printable(earlier)}: choose another --logdir "
-                    "or pass these arguments to continue it"
-                )
+                remedy = "choose another --logdir or pass these arguments to continue it"
+                raise ConfigError(f"{directory} holds another search, seed_rl sweep {printable(earlier)}: {remedy}")
             self._study.get_trials()
             self._study.set_user_attr("arguments", given)
 

@@ -4,21 +4,76 @@ Each run is a `seed_rl train` process whose log directory is inside the sweep's.
 and continues the others from their checkpoints.
 """
 
+import abc
+import csv
 import hashlib
 import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from seed_rl.experiment import ConfigError
 from seed_rl.extras.studies.runs import Run, Trial, train_all
-from seed_rl.extras.studies.study import Column, Study
 from seed_rl.foreign import shortened
-from seed_rl.reporting.text import duration, short
+from seed_rl.reporting.text import columns, duration, short
 from seed_rl.settings import whole_number
 from seed_rl.system.files import explaining
+
+_MOST_RUNS = 10_000
+_MAX_NAME = 120  # characters; file systems limit names to 255 bytes
+
+
+class Column(NamedTuple):
+    """A column in a table of results."""
+
+    head: str
+    text: Callable[[Any], str] | None = None  # formats a number; None for a column of texts
+
+
+class Study(abc.ABC):
+    """Runs in subdirectories of one directory, and their results."""
+
+    def __init__(self, directory: str):
+        """Create the parent of the log directories if it is missing; raise ConfigError if that fails."""
+        self.directory = directory
+        with explaining(ConfigError, f"--logdir {directory} can't be used"):
+            os.makedirs(directory, exist_ok=True)
+
+    @abc.abstractmethod
+    def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
+        """Train what is left, as `runs.train_all` does; raise ConfigError if the directory can't be used."""
+
+    @abc.abstractmethod
+    def results(self) -> list[dict[str, Any]]:
+        """Return one row per run, the best first. The key `failure` has the reason for a failure."""
+
+    @abc.abstractmethod
+    def columns(self) -> Mapping[str, Column | None]:
+        """Return the columns of `results` by key, starting with the run; None for those left out of the table."""
+
+    def table(self) -> str:
+        """Format the results, without columns of numbers that no run has, and the reasons for failures."""
+        rows, every = self.results(), {key: each for key, each in self.columns().items() if each is not None}
+        shown = {key: each for key, each in every.items() if each.text is None or any(key in row for row in rows)}
+        cells = [[(each.text or str)(row[key]) if key in row else "" for key, each in shown.items()] for row in rows]
+        name = next(iter(shown))
+        failures = [f"{name} {row[name]}: {row['failure']}" for row in rows if "failure" in row]
+        return "\n".join([columns([column.head for column in shown.values()], cells), *failures])
+
+    def write_results(self) -> str:
+        """Write `results.csv` and return its path, or raise ConfigError."""
+        path, rows = os.path.join(self.directory, "results.csv"), self.results()
+        with (
+            explaining(ConfigError, f"the results in {self.directory} can't be written"),
+            open(path, "w", encoding="utf-8", newline="") as file,
+        ):
+            table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
+            table.writeheader()
+            table.writerows(rows)
+        return path
+
 
 _REACHED = {
     "env_frames": Column("frames", short),
@@ -27,16 +82,10 @@ _REACHED = {
     "best_return": Column("best", "{:.2f}".format),
     "last_evaluation": Column("eval", "{:.2f}".format),
 }
-_MOST_RUNS = 10_000
-_MAX_NAME = 120  # characters; file systems limit names to 255 bytes
 
 
 def seeds_of(texts: Sequence[str]) -> list[int]:
-    """Parse `--seeds`: a single number n means seeds 1 to n, several numbers are the seeds themselves.
-
-    Raises:
-      ConfigError: a value is not a whole number, or there are no seeds.
-    """
+    """Parse `--seeds`, or raise a ConfigError: one number n means seeds 1 to n, several are the seeds themselves."""
     with explaining(ConfigError, f"--seeds must be whole numbers, got {shortened(','.join(texts))}", ValueError):
         given = [whole_number(text) for text in texts]
     if len(given) < 2 and not 1 <= sum(given) <= _MOST_RUNS:
@@ -45,14 +94,9 @@ def seeds_of(texts: Sequence[str]) -> list[int]:
 
 
 def trials(grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
-    """Build a trial for every combination of values and seeds.
+    """Build a trial for every combination of seeds and values, such as `VTrace.entropy_cost=0.01,0.001`.
 
-    Args:
-      grid: gin bindings with several values, such as `VTrace.entropy_cost=0.01,0.001`; duplicate values count once.
-      seeds: seeds of the experiment; duplicates count once.
-
-    Raises:
-      ConfigError: a binding has another form or repeats a setting.
+    Duplicates count once. Raises a ConfigError if a binding has another form or repeats a setting.
     """
     values: dict[str, list[str]] = {}
     for binding in grid:
@@ -88,11 +132,9 @@ def split_values(text: str) -> list[str]:
 
 
 def _is_open(text: str) -> bool:
-    """Return whether a bracket or quote is still open."""
     unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
-    return bool(re.search("['\"]", unquoted)) or any(
-        unquoted.count(a) > unquoted.count(b) for a, b in ("()", "[]", "{}")
-    )
+    unclosed = [a for a, b in ("()", "[]", "{}") if unquoted.count(a) > unquoted.count(b)]
+    return bool(unclosed or re.search("['\"]", unquoted))
 
 
 class Sweep(Study):
@@ -136,6 +178,4 @@ def _reached(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     evaluations = [row["eval/episode_return"] for row in rows if "eval/episode_return" in row]
     if returns:
         reached |= {"last_return": returns[-1], "best_return": max(returns)}
-    if evaluations:
-        reached["last_evaluation"] = evaluations[-1]
-    return reached
+    return reached | ({"last_evaluation": evaluations[-1]} if evaluations else {})

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.extras.league.act_step import Seats
 from seed_rl.extras.league.games import with_league
-from seed_rl.extras.league.seats import Seats
 from seed_rl.extras.league.settings import League
 from seed_rl.runs.assembly import Assembly, Parts
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec

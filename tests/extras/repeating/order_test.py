@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.errors import Failure
 from seed_rl.experiment import Logs, config_files
 from seed_rl.extras.repeating import file, recording, replay, segments
 from seed_rl.extras.repeating.file import JournalError
-from seed_rl.extras.repeating.prescribed import OrderFailed, Replayed, Synchronous
+from seed_rl.extras.repeating.orders import Replayed, Synchronous
 from seed_rl.extras.repeating.recording import Recorded
 from seed_rl.extras.repeating.segments import Differs
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.membership import Membership
 from seed_rl.learner.progress import Counters
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
@@ -37,7 +40,7 @@ def weights(value):
 
 
 def act(order, *groups):
-    with order.acting(0, groups, QUEUE):
+    with order.acting(0, QUEUE, [SimpleNamespace(lease=group) for group in groups]):
         pass
 
 
@@ -54,8 +57,8 @@ def journal(tmp_path):
         writer = file.Writer(path)
         order = Recorded(writer, START, Logs(digest_updates=1))
         order.begin(Counters(begin, env_frames=100 * begin), weights(begin))
-        membership = order.membership(4, 7 + begin, 60.0, 1)
-        order.batcher(0, 4, 0.0, 4)
+        membership = order.membership(Membership(4, 7 + begin, 60.0))
+        order.batcher(0, Batcher(4, 0.0), 4)
         refresh(order)
         lease = membership.join([2, 2])
         for update, numbers in enumerate(acts, begin + 1):
@@ -82,13 +85,13 @@ def test_a_journal_is_read_as_it_was_written(journal):
 
 def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     order = Replayed(segments.load(journal)[0])
-    batcher = order.batcher(0, 4, 0.0, 4)
+    batcher = order.batcher(0, Batcher(4, 0.0), 4)
     refresh(order)
-    membership = order.membership(4, 0, 60.0, 1)
+    membership = order.membership(Membership(4, 0, 60.0))
     for sizes, name in (([3], "0"), ([2, 2], "1")):
         with pytest.raises(Refused, match="no further actor took part"):
             membership.join(sizes, f"{name} on unix:")
-    one, two = order.membership(4, 0, 60.0, 1).join([2, 2], "0 on unix:").groups
+    one, two = order.membership(Membership(4, 0, 60.0)).join([2, 2], "0 on unix:").groups
     a, b = request_of(one), request_of(two)
     for each in (b, a):
         batcher.group_opened(each.lease)
@@ -106,7 +109,7 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
         order.learned(2, weights(1.5))
     batcher.put(b)
     batcher.group_closed(two)
-    with pytest.raises(OrderFailed, match="an actor ended during the replay"):
+    with pytest.raises(Failure, match="an actor ended during the replay"):
         batcher.get()
 
 
@@ -120,7 +123,7 @@ def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_th
     assert [*segment.needed_after.items()] == [(2, 0), (1, 2), (3, 5)]
     assert segment.most_actors == 2
     order = Replayed(segment)
-    order.batcher(0, 4, 0.0, 4)
+    order.batcher(0, Batcher(4, 0.0), 4)
     needed, done = [], []
     for turn in segment.turns(0):
         needed.append([actor for actor in (1, 2, 3) if order.needs(actor)])
@@ -151,7 +154,7 @@ def test_a_replay_that_begins_elsewhere_differs(journal):
 
 def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(journal):
     order = Synchronous()
-    batcher = order.batcher(0, 4, 0.0, num_envs=6)
+    batcher = order.batcher(0, Batcher(4, 0.0), num_envs=6)
     groups = [group for join in segments.load(journal)[0].joins for group in join]
     groups.append(dataclasses.replace(groups[0], env_ids=(4, 5)))
     requests = [request_of(group) for group in groups]
@@ -163,7 +166,7 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
     waiting.start()
     for expected in (requests[:2], requests[2:], requests[:2]):
         assert batcher.get() == expected
-        with order.acting(0, [each.lease for each in expected], demand):
+        with order.acting(0, demand, expected):
             for each in expected:
                 batcher.put(each)
     demand.put(np.array([0]))
@@ -246,7 +249,7 @@ def test_only_packages_of_the_runs_own_suite_have_to_be_the_same(tmp_path):
 def test_a_journal_names_no_place_but_that_of_the_weights_that_a_run_began_with(tmp_path):
     places = ["Logs.wandb_project = 'my/secret'", "Experiment.init_from = 'runs/one'"]
     experiment = config_files.load(["catch/vtrace"], places)
-    order = recording.new_order(experiment, str(tmp_path), START["machine"], record=True, synchronous=False)
+    order = recording.recorded_order(experiment, START["machine"], None, str(tmp_path))
     order.begin(Counters(), weights(0))
     order.close()
     (segment,) = segments.load(str(tmp_path / file.NAME))

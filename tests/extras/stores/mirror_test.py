@@ -5,8 +5,7 @@ import os
 import fsspec
 import pytest
 
-from seed_rl.extras.stores.mirror import Mirror, working_directory
-from seed_rl.extras.stores.store import ObjectStore
+from seed_rl.extras.stores.mirror import Mirror, ObjectStore, working_directory
 from seed_rl.runs.run_directory import CannotUse
 from tests.extras.stores import emulators
 
@@ -118,7 +117,7 @@ def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_pa
 
     write(tmp_path / "here", "checkpoints/checkpoint-2.npz", b"second")
     with monkeypatch.context() as patched:
-        patched.setattr("seed_rl.extras.stores.store.shutil.copyfileobj", send_half)
+        patched.setattr("seed_rl.extras.stores.mirror.shutil.copyfileobj", send_half)
         with pytest.raises(SystemExit):
             mirror.push()
     assert len(content(url)) == 2, "half of the second is there"

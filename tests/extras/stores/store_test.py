@@ -6,7 +6,7 @@ import sys
 import fsspec
 import pytest
 
-from seed_rl.extras.stores.store import ObjectStore, check_writable, reaching, relative_name
+from seed_rl.extras.stores.mirror import ObjectStore, check_writable, reaching, relative_name
 from seed_rl.runs.run_directory import CannotUse
 from tests.extras.stores import emulators
 

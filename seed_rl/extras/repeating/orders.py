@@ -1,4 +1,4 @@
-"""Orders that prescribe the members of each batch: acting and learning alternate, or do what a journal recorded."""
+"""The order in which environments are acted for and weights change: free, alternating, or as a journal recorded it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.errors import Failure
-from seed_rl.extras.repeating.order import Order
 from seed_rl.extras.repeating.segments import Differs, Segment, different, digest
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
@@ -25,8 +24,45 @@ if TYPE_CHECKING:
     from seed_rl.learner.progress import Counters
 
 
-class OrderFailed(Failure):
-    """The prescribed order can't be kept; the message says why."""
+class Order:
+    """The order of a plain run: acting and learning wait for each other only where a queue is full or empty.
+
+    Given the seeds, a run is determined by the leases of environments, the members of each inference batch, and the
+    batch before which acting got each version of the weights. Subclasses record these or prescribe them.
+    """
+
+    whole_weights = False
+    """Whether acting has its own copy of the weights, which changes only between batches, also on a single device."""
+
+    def membership(self, plain: Membership) -> Membership:
+        """Return what leases the environments in place of a plain run's."""
+        return plain
+
+    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
+        """Return what composes the batches of an inference device, which serves `num_envs` environments."""
+        return plain
+
+    def acting(
+        self, device: int, queue: UnrollQueue, requests: Sequence[Request]
+    ) -> contextlib.AbstractContextManager[object]:
+        """Return the context in which an inference device acts for a batch; `queue` gets its unrolls."""
+        return contextlib.nullcontext()
+
+    def refreshing(self) -> contextlib.AbstractContextManager[object]:
+        """Return the context in which all inference devices get new weights."""
+        return contextlib.nullcontext()
+
+    def begin(self, counters: Counters, variables: Mapping[str, Any]) -> None:
+        """Note the state of the learner at its start: its counters, which go on, and all Keras variables by name."""
+
+    def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
+        """Note the state of the learner after an update, the last step before the next batch."""
+
+    def saving(self, updates: int, variables: Mapping[str, Any]) -> None:
+        """Note that a checkpoint is about to be written."""
+
+    def close(self) -> None:
+        """Wake all threads that wait for their turn, for good."""
 
 
 class OrderedBatcher(Batcher):
@@ -64,12 +100,12 @@ class OrderedBatcher(Batcher):
             self._changed.notify()
 
     def get(self) -> list[Request] | None:
-        """See `Batcher.get`; raise `OrderFailed` if a member of the next batch has left."""
+        """See `Batcher.get`; raise a Failure if a member of the next batch has left."""
         with self._changed:
             while not self._closed:
                 members = self._members(self._open)
                 if any(group is each for group in members or () for each in self._left):
-                    raise OrderFailed("an actor ended during the replay, which needs its environments; see its log")
+                    raise Failure("an actor ended during the replay, which needs its environments; see its log")
                 waiting = {id(request.lease): request for _, request in self._requests}
                 if members is not None and all(id(group) in waiting for group in members):
                     chosen = [waiting[id(group)] for group in members]
@@ -95,7 +131,7 @@ class Synchronous(Order):
     def __init__(self) -> None:
         self._next: dict[int, int] = {}  # by device: the group whose turn it is
 
-    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
         self._next[device] = 0
 
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
@@ -103,15 +139,15 @@ class Synchronous(Order):
                 return None
             begin = self._next[device] % len(groups)
             sizes = np.cumsum([len(group.env_ids) for group in groups[begin:]])
-            return groups[begin : begin + int(np.searchsorted(sizes, max_batch_size, side="right"))]
+            return groups[begin : begin + int(np.searchsorted(sizes, plain.max_batch_size, side="right"))]
 
-        return OrderedBatcher(max_batch_size, members)
+        return OrderedBatcher(plain.max_batch_size, members)
 
     @contextlib.contextmanager
-    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+    def acting(self, device: int, queue: UnrollQueue, requests: Sequence[Request]) -> Iterator[None]:
         queue.wait_for_demand()
         yield
-        self._next[device] += len(groups)
+        self._next[device] += len(requests)
 
 
 class Replayed(Order):
@@ -131,8 +167,7 @@ class Replayed(Order):
         self._left = segment.acts.copy()  # by actor
         self._refreshes = 0
         self._batchers: dict[int, OrderedBatcher] = {}  # by inference device
-        self.checked = 0
-        """Number of digests compared."""
+        self.checked = 0  # number of digests compared
 
     def begin(self, counters: Counters, variables: Mapping[str, Any]) -> None:
         self._counters = counters
@@ -142,28 +177,27 @@ class Replayed(Order):
             raise Differs(f"the run continues from update and frame {expected}, its replay from {updates, frames}")
         self.learned(updates, variables)
 
-    def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        return _RecordedLeases(self._segment.joins, num_envs, num_devices)
+    def membership(self, plain: Membership) -> Membership:
+        return _PrescribedLeases(plain, self._segment.joins)
 
     def needs(self, actor: int) -> bool:
-        """Return whether the replay has come so far that it needs the actor with this number, or soon will."""
+        """Return whether the replay needs the actor with this number, or soon will."""
         return self._segment.needed_after[actor] <= self._refreshes + 1
 
     def is_done(self, actor: int) -> bool:
         """Return whether the actor with this number has acted for the last time."""
         return not self._left[actor]
 
-    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
-
+    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
         def members(_: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
                 return [self._segment.groups[number] for number in self._now.get(device) or ()] or None
 
-        self._batchers[device] = OrderedBatcher(max_batch_size, members, self.close)
+        self._batchers[device] = OrderedBatcher(plain.max_batch_size, members, self.close)
         return self._batchers[device]
 
     @contextlib.contextmanager
-    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+    def acting(self, device: int, queue: UnrollQueue, requests: Sequence[Request]) -> Iterator[None]:
         yield
         with self._changed:
             self._left.subtract(self._segment.owners[number] for number in self._now[device] or ())
@@ -191,9 +225,9 @@ class Replayed(Order):
     def ended(self) -> bool:
         """Return whether the learner of this order ends here."""
         (updates, frames), counters = self._end, self._counters
-        if counters is None:
+        if counters is None or counters.learner_updates < updates:
             return False
-        return counters.learner_updates >= updates and (frames is None or counters.env_frames >= frames)
+        return frames is None or counters.env_frames >= frames
 
     def close(self) -> None:
         with self._changed:
@@ -201,11 +235,11 @@ class Replayed(Order):
             self._changed.notify_all()
 
 
-class _RecordedLeases(Membership):
+class _PrescribedLeases(Membership):
     """Gives an actor the recorded lease whose number is its run id, once."""
 
-    def __init__(self, joins: Sequence[Sequence[GroupLease]], num_envs: int, num_devices: int):
-        super().__init__(num_envs, 0, math.inf, num_devices=num_devices)
+    def __init__(self, plain: Membership, joins: Sequence[Sequence[GroupLease]]):
+        super().__init__(plain.num_envs, plain.seed, math.inf, num_devices=plain.num_devices)
         self._joins = {str(number): join for number, join in enumerate(joins)}
 
     def _choose(self, group_sizes: Sequence[int], actor: str) -> Sequence[GroupLease]:

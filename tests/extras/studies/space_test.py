@@ -6,7 +6,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from seed_rl.experiment import ConfigError
-from seed_rl.extras.studies.search_space import extremes, read_space, text_of
+from seed_rl.extras.studies.search import extremes, read_space, text_of
 
 NONSENSE = ("A.b", "=1..2", "A.b=5,", "A.b=1e-4...1e-2")
 
