@@ -19,7 +19,7 @@ DEFAULT_TCP_ADDRESS = "localhost:8686"
 
 FlagValues: TypeAlias = flags.FlagValues
 Flag: TypeAlias = Callable[..., object]
-"""Defines a flag when it is called with `flag_values`: absl's function, with the other arguments given already."""
+"""Defines a flag in `flag_values`; `module_name` is its title in `--help`. All other arguments are bound already."""
 _Declare: TypeAlias = Callable[..., Flag]
 
 boolean: _Declare = functools.partial(functools.partial, flags.DEFINE_boolean)
@@ -33,15 +33,11 @@ string: _Declare = functools.partial(functools.partial, flags.DEFINE_string)
 def group(title: str, *declared: Flag) -> Flag:
     """Declare flags that `--help` shows together under a title."""
 
-    def flags_of_group(flag_values: FlagValues) -> None:
-        before = set(flag_values)
+    def define_all(flag_values: FlagValues, module_name: str) -> None:
         for define in declared:
-            define(flag_values=flag_values)
-        for name in set(flag_values) - before:
-            flag: Any = flag_values[name]
-            flag.title = getattr(flag, "title", title)  # of a group in this one
+            define(flag_values=flag_values, module_name=title)
 
-    return flags_of_group
+    return define_all
 
 
 AUTO = "auto"
@@ -74,7 +70,7 @@ OF_ALL_COMMANDS = (
 
 EXIT_WITH_PARENT = boolean("exit_with_parent", False, "")
 """Exit when standard input is closed. Set by parent processes; without a description, `--help` omits it."""
-IMPORT_MODULE = repeated("import_module", [], "Module, or directory of native code, settings may name; repeatable.")
+IMPORT_MODULE = repeated("import_module", [], "Module or directory of native code that settings may name; repeatable.")
 OVERWRITE = boolean("overwrite", False, "Replace what --output names, if it exists.")
 TLS_SERVER_NAME = string("tls_server_name", None, "Name in the certificate, if not the host name.")
 SHARED_CREDENTIALS = (

@@ -100,7 +100,7 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
     """Run a command with the arguments after its name; print errors of this package as one line."""
     values = flags.FlagValues()
     for define in (*command.flags, *OF_ALL_COMMANDS):
-        define(flag_values=values)
+        define(flag_values=values, module_name="flags")
     try:
         paths = values([f"seed_rl {name}", *arguments])[1:]
         if values.help:
@@ -131,22 +131,17 @@ def _configure_logging(level: str, quiet: bool) -> None:
 
 
 def _help(command: Command, values: flags.FlagValues) -> str:
-    groups: dict[str, dict[str, str]] = {}
-    for name in values:
-        flag = values[name]
-        if flag.name == name and name != "help" and flag.help != _NO_HELP:  # skips short names
+    columns = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS)
+    indent = 4 + max(len(f"--{name}") for name in values if values[name].help != _NO_HELP)
+    about = textwrap.wrap(f"arguments: {command.arguments}", columns) if command.arguments else []
+    lines = [command.run.__doc__ or "", "", f"example: {command.example}", *about, ""]
+    wrap = functools.partial(textwrap.wrap, width=columns, subsequent_indent=" " * indent, break_on_hyphens=False)
+    for title, group in values.flags_by_module_dict().items():
+        lines.append(f"{title}:")
+        for flag in group:
             default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
             shown = "" if default in (None, "", False) else f" (default {default})"
-            text = flag.help.partition(";\n")[0] + shown  # absl appends a note to repeatable flags
-            groups.setdefault(getattr(flag, "title", "flags"), {})[f"--{name}"] = text
-    indent = 4 + max(len(name) for group in groups.values() for name in group)
-    wrap = functools.partial(
-        textwrap.wrap, width=min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS), break_on_hyphens=False
-    )
-    about = wrap(f"arguments: {command.arguments}") if command.arguments else []
-    lines = [command.run.__doc__ or "", "", f"example: {command.example}", *about, ""]
-    for title, group in groups.items():
-        lines.append(f"{title}:")
-        for name, text in group.items():
-            lines += wrap(text, initial_indent=f"  {name}".ljust(indent), subsequent_indent=" " * indent)
+            if flag.name != "help" and flag.help != _NO_HELP:
+                text = flag.help.partition(";\n")[0] + shown  # absl appends a note to repeatable flags
+                lines += wrap(text, initial_indent=f"  --{flag.name}".ljust(indent))
     return "\n".join(lines)
