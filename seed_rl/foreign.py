@@ -15,11 +15,7 @@ _MAX_REASON = 500  # characters of an error's text
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises:
-      ValueError: the text is anything else, or longer than 16 million; the message is one line.
-    """
+    """Parse a JSON object; raise ValueError, on one line, if the text is anything else or longer than 16 million."""
     if len(text) > _MAX_TEXT:
         raise ValueError(f"expected at most {_MAX_TEXT:,} bytes, got {len(text):,}")
     try:
@@ -45,24 +41,14 @@ class JsonObject:
 
 
 def open_file(path: str) -> IO[bytes]:
-    """Open a file for reading, unless it is a pipe or device, on which a reader may wait for ever.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      OSError: it can't be read.
-    """
+    """Open a file for reading; a pipe or device, on which a reader may wait for ever, raises FileNotFoundError."""
     if not os.path.isfile(path):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return open(path, "rb")
 
 
 def read_json_object(path: str) -> dict[str, Any]:
-    """Read a JSON object from a file of at most one mebibyte.
-
-    Raises:
-      OSError: the file can't be read.
-      ValueError: the file is larger, or holds something else.
-    """
+    """Read a JSON object; raise OSError, or ValueError if the file has more than a mebibyte or something else."""
     with open_file(path) as file:
         text = file.read(_MAX_OBJECT + 1)
     if len(text) > _MAX_OBJECT:
@@ -71,11 +57,7 @@ def read_json_object(path: str) -> dict[str, Any]:
 
 
 def number(values: Any, name: str) -> float:
-    """Look up a number in a JSON object: a float, or an int of at most 64 bits.
-
-    Raises:
-      ValueError: the value is missing or something else.
-    """
+    """Look up a number in a JSON object: a float, or an int of at most 64 bits; ValueError if it is anything else."""
     value = values.get(name) if isinstance(values, Mapping) else None
     if type(value) is float or (type(value) is int and abs(value) < 2**63):
         return value

@@ -30,11 +30,7 @@ class OneOfOrOwn(OneOf):
 
 
 def own_class(setting: str, path: str, base: type[T]) -> type[T]:
-    """Import the class that `module:Class` names.
-
-    Raises:
-      CannotAct: the class can't be imported, or doesn't derive from `base`.
-    """
+    """Import the class that `module:Class` names; raise CannotAct if that fails, or it doesn't derive from `base`."""
     module, _, name = path.partition(":")
     with errors_of(setting, path):
         found = getattr(importlib.import_module(module), name, None)
@@ -46,16 +42,10 @@ def own_class(setting: str, path: str, base: type[T]) -> type[T]:
 
 @contextlib.contextmanager
 def errors_of(setting: str, path: str) -> Iterator[None]:
-    """Turn errors of a class of one's own into one line that names the setting; built-in ones raise as usual.
-
-    Raises:
-      CannotAct: gives the error and the line that raised it.
-    """
+    """Turn errors of a class of one's own into CannotAct, which names the setting; built-in ones raise as usual."""
     try:
         yield
-    except CannotAct:
-        raise
     except Exception as error:
-        if ":" not in path:
+        if ":" not in path or isinstance(error, CannotAct):
             raise
         raise CannotAct(f"{setting} = {path!r}: {described(error)}") from error

@@ -16,10 +16,8 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
-
-WHOLE_NUMBER = "a whole number such as 300000, 300k, 10M or 1e6"
 
 
 class Within(NamedTuple):
@@ -109,15 +107,11 @@ def without_places(settings: SettingsT, only_written: bool = False) -> SettingsT
 
 
 def whole_number(text: str) -> int:
-    """Parse a whole number, which may be written as 1e6, 300k, 10M or 1_000_000.
-
-    Raises:
-      ValueError: the text is not a whole number.
-    """
+    """Parse a whole number, which may be written as 1e6, 300k, 10M or 1_000_000, or raise ValueError."""
     match = re.fullmatch(r"([\d_]{0,40}\.?\d{1,40}(?:e\+?\d{1,2})?)([kMG]?)", text.strip(), re.ASCII)
     number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
     if number is None or number != int(number):
-        raise ValueError(f"expected {WHOLE_NUMBER}")
+        raise ValueError("expected a whole number such as 300000, 300k, 10M or 1e6")
     return int(number)
 
 
@@ -134,7 +128,12 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     if int in kinds and (type(value) is float or (type(value) is str and value[-1:] in "kMG")):
         with contextlib.suppress(ValueError):
             value = whole_number(str(value))
-    _check_type(name, value, kinds)
+    simple = all(kind in (bool, int, float, str, tuple, type(None)) for kind in kinds)
+    if simple and type(value) not in kinds and not (type(value) is int and float in kinds):
+        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ValueError(f"{name} must be {names}, got {value!r}")
+    if simple and isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value!r}")
     if type(value) is tuple and len(tuples) == 1:
         value = _checked_parts(name, value, tuples[0])
     for constraint in constraints if value is not None else ():
@@ -148,16 +147,5 @@ def _checked_parts(name: str, values: tuple[Any, ...], hints: tuple[Any, ...]) -
     if len(values) != len(hints):
         wanted = ", ".join(getattr(hint, "__origin__", hint).__name__ for hint in hints)
         raise ValueError(f"{name} must be ({wanted}), got {values!r}")
-    return tuple(
-        _checked(f"{name}[{n}]", value, hint) for n, (value, hint) in enumerate(zip(values, hints, strict=True))
-    )
-
-
-def _check_type(name: str, value: Any, kinds: Sequence[Any]) -> None:
-    if not all(kind in (bool, int, float, str, tuple, type(None)) for kind in kinds):
-        return
-    if not (type(value) in kinds or (type(value) is int and float in kinds)):
-        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ValueError(f"{name} must be {names}, got {value!r}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value!r}")
+    parts = enumerate(zip(values, hints, strict=True))
+    return tuple(_checked(f"{name}[{n}]", value, hint) for n, (value, hint) in parts)

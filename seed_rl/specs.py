@@ -108,9 +108,8 @@ class ContinuousSpec:
 
     def __post_init__(self):
         if not self.low or len(self.low) != len(self.high):
-            raise ValueError(
-                f"actions need as many lower as upper bounds, at least one, got {self.low} and {self.high}"
-            )
+            got = f"{self.low} and {self.high}"
+            raise ValueError(f"actions need as many lower as upper bounds, at least one, got {got}")
         for low, high in zip(self.low, self.high, strict=True):
             if not -math.inf < low < high < math.inf:
                 raise ValueError(f"continuous actions need finite bounds with low < high, got {low} and {high}")
@@ -126,7 +125,8 @@ class ContinuousSpec:
         return ArraySpec((len(self.low),), "float32")
 
     def __str__(self) -> str:
-        return f"Continuous({', '.join(f'{low:g}..{high:g}' for low, high in zip(self.low, self.high, strict=True))})"
+        ranges = (f"{low:g}..{high:g}" for low, high in zip(self.low, self.high, strict=True))
+        return f"Continuous({', '.join(ranges)})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,11 +22,6 @@ class Command(NamedTuple):
     """Describes the positional arguments; "" if there are none."""
     flags: tuple[Flag, ...]
 
-    @property
-    def summary(self) -> str:
-        """One-sentence description."""
-        return self.run.__doc__ or ""
-
 
 class RunOption(NamedTuple):
     """Flags that a neighbour adds to `train` and `learner`, and what they do; declared under an entry point."""
@@ -58,13 +53,12 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: boo
       UsageError: one can't, or exists (a directory: with something in it) although it must not.
     """
     for path in paths:
-        parent = os.path.dirname(path.rstrip("/") if directories else path) or "."
+        parent, exists = os.path.dirname(path.rstrip("/") if directories else path) or ".", os.path.exists(path)
         if not os.path.isdir(parent):
             raise UsageError(f"--output {path} can't be written: there is no directory {parent}")
-        if os.path.exists(path) and os.path.isdir(path) != directories:
+        if exists and os.path.isdir(path) != directories:
             raise UsageError(f"--output {path} can't be written: it is {'a file' if directories else 'a directory'}")
-        if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+        if not os.access(path if exists else parent, os.W_OK):
             raise UsageError(f"--output {path} can't be written: permission denied")
-        is_there = os.listdir(path) if directories and os.path.isdir(path) else os.path.isfile(path)
-        if is_there and not overwrite:
+        if exists and not overwrite and (not directories or os.listdir(path)):
             raise UsageError(f"--output {path} exists already: choose another name, or --overwrite")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self, TextIO
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -23,23 +23,20 @@ from seed_rl.reporting.learning import LearningMonitor
 from seed_rl.reporting.run_log import bottleneck
 from seed_rl.reporting.text import duration, short
 
-_CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
-"""Metrics drawn as curves, by label."""
+_CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}  # metrics by label
 _TICKS = "▁▂▃▄▅▆▇█"
 _MAX_CURVE = 48  # characters
 _BESIDE_CURVE = 26  # characters taken by border, label and value
 _LOSSES = 4  # loss terms shown next to the total
-_RATE_SECONDS = 60.0
-"""Time over which a rate is measured: those of single rows vary by a half on a machine that is shared."""
+_RATE_SECONDS = 60.0  # rates of single rows vary by a half on a machine that is shared
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
     """Draw values as a line of characters, each the mean of an equal share of the finite values."""
     finite = [value for value in values if math.isfinite(value)]
-    count = min(width, len(finite))
-    if count <= 0:
+    if width <= 0 or not finite:
         return ""
-    means = np.array([share.mean() for share in np.array_split(finite, count)])
+    means = np.array([share.mean() for share in np.array_split(finite, min(width, len(finite)))])
     heights = (means - means.min()) / (np.ptp(means) or 1.0)
     return "".join(_TICKS[round(height * (len(_TICKS) - 1))] for height in heights)
 
@@ -51,7 +48,7 @@ def _plain(number: float) -> str:
 
 @dataclasses.dataclass(eq=False)
 class RunDisplay:
-    """Shows the latest row of metrics and the bottleneck of the run.
+    """Shows the latest row of metrics and the bottleneck of the run, unless it is to be `quiet`.
 
     On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
     line, followed by lines for connected actors, bottleneck and learning problems whenever these change. All is on
@@ -62,17 +59,15 @@ class RunDisplay:
     experiment: Experiment
     logdir: str
     quiet: bool = False
-    """Show nothing."""
     stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr if sys.stdout.isatty() else sys.stdout)
 
     def __post_init__(self) -> None:
-        self._total_frames = self.experiment.total_frames
         self._row: Mapping[str, float] = {}
         self._status: dict[str, str] = {}
         self._recent: collections.deque[tuple[float, float]] = collections.deque()  # seconds and frames of rows
         self._printed = {"learning": "", "bottleneck": ""}
         self._monitor = LearningMonitor()
-        self._updates, self._is_warm = False, False
+        self._updates, self._is_warm, self._is_done = False, False, False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         console = Console(file=self.stream, highlight=False)
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
@@ -99,7 +94,8 @@ class RunDisplay:
             self._recent.append((row["seconds"], row["env_frames"]))
             while len(self._recent) > 2 and self._recent[-1][0] - self._recent[0][0] > _RATE_SECONDS:
                 self._recent.popleft()
-        self._row, self._status = row, self._status_of(row)
+        self._row, self._is_done = row, row["env_frames"] >= self.experiment.total_frames
+        self._status = self._status_of(row)
         for key, curve in self._curves.items():
             if key in row:
                 curve.append(row[key])
@@ -108,17 +104,14 @@ class RunDisplay:
                 self._live.refresh()
             elif not self.quiet:
                 now = time.strftime("%H:%M:%S")
-                print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
-
-    def _is_done(self, row: Mapping[str, float]) -> bool:
-        return row["env_frames"] >= self._total_frames
+                print("\n".join(f"{now} {line}" for line in self._lines(row)), file=self.stream, flush=True)
 
     def _status_of(self, row: Mapping[str, float]) -> dict[str, str]:
         """Describe connections, bottleneck and learning problem; texts may be empty."""
         actors = f"{row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
         connected = f"{row['environments']:.0f} of {self.experiment.actors.num_envs} environments of {actors}"
         learning = self._monitor.diagnose(row)
-        if self._is_done(row):
+        if self._is_done:
             return {"connected": connected}
         if not self._updates:
             return {"starting": self._start_of(row), "connected": connected}
@@ -133,28 +126,26 @@ class RunDisplay:
         if not (steps := row["acted_steps"]):
             return "environments are being reset, for which some load or compile levels"
         missing = self.experiment.frames_before_update // self.experiment.env.action_repeat - steps
-        return f"environments are stepping: {steps:,.0f} steps; first update " + (
-            f"after {missing:,.0f} more" if missing > 0 else "as soon as its unrolls are complete"
-        )
+        then = f"after {missing:,.0f} more" if missing > 0 else "as soon as its unrolls are complete"
+        return f"environments are stepping: {steps:,.0f} steps; first update {then}"
 
-    def _progress(self) -> tuple[str, str, str, str]:
+    def _progress(self, row: Mapping[str, float]) -> tuple[str, str, str, str]:
         """Format the share of frames done, their number, frames/s, and the remaining or total time.
 
         What remains follows from the last minute, and is unknown until a second row with updates: the first has
         compiled them.
         """
-        frames, rate, seconds = (self._row[name] for name in ("env_frames", "frames_per_second", "seconds"))
-        share = f"{min(100, math.floor(100 * frames / self._total_frames))}%"  # rounded down: 100 % means done
-        if self._is_done(self._row):
+        total, frames, seconds = self.experiment.total_frames, row["env_frames"], row["seconds"]
+        share = f"{min(100, math.floor(100 * frames / total))}%"  # rounded down: 100 % means done
+        if self._is_done:
             return share, short(frames), short(frames / seconds), f"done in {duration(seconds)}"
         began, before = self._recent[0] if self._recent else (seconds, frames)
-        grown = frames - before
-        left = f"{duration((self._total_frames - frames) * (seconds - began) / grown)} left" if grown > 0 else ""
-        return share, short(frames), short(rate), left
+        left = f"{duration((total - frames) * (seconds - began) / (frames - before))} left" if frames > before else ""
+        return share, short(frames), short(row["frames_per_second"]), left
 
-    def _lines(self) -> list[str]:
+    def _lines(self, row: Mapping[str, float]) -> list[str]:
         """Format the row in under 70 columns, plus a line for each status that has changed."""
-        row, (share, frames, rate, end) = self._row, self._progress()
+        share, frames, rate, end = self._progress(row)
         parts = [f"{share:>4} {frames} frames", f"{rate}/s"]
         if start := self._status.pop("starting", ""):
             parts, end = [f"{share:>4} {start}"], ""
@@ -165,7 +156,7 @@ class RunDisplay:
         if "eval/episode_return" in row:
             parts.append(f"eval {_plain(row['eval/episode_return'])}")
         lines = [", ".join(filter(None, [*parts, end]))]
-        for name, text in self._status.items() if not self._is_done(row) else ():
+        for name, text in self._status.items() if not self._is_done else ():
             key = text.partition(":")[0] if name == "learning" else text  # behind it are numbers of this row
             if key != self._printed.get(name):
                 lines.append(f"{name}: {text or 'problem resolved'}")
@@ -176,24 +167,24 @@ class RunDisplay:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
-        content: list[RenderableType] = [grid]
-        row = self._row
+        content, row = [grid], self._row
         if row:
-            share, frames, rate, end = self._progress()
+            share, frames, rate, end = self._progress(row)
             bar = Table.grid(expand=True, padding=(0, 1))
             bar.add_column(ratio=1)
             bar.add_column(no_wrap=True)
-            done = ProgressBar(total=self._total_frames, completed=min(row["env_frames"], self._total_frames))
-            bar.add_row(done, f"{share}  {frames} of {short(self._total_frames)} frames")
+            total = self.experiment.total_frames
+            done = ProgressBar(total=total, completed=min(row["env_frames"], total))
+            bar.add_row(done, f"{share}  {frames} of {short(total)} frames")
             content.insert(0, bar)
-            so_far = " on average" if self._is_done(row) else f", {duration(row['seconds'])} so far"
             if "starting" not in self._status:
+                so_far = " on average" if self._is_done else f", {duration(row['seconds'])} so far"
                 grid.add_row("speed", ", ".join(filter(None, [f"{rate} frames/s{so_far}", end])))
         else:
             grid.add_row("starting", "the first metrics appear in a few seconds")
+        room = 0 if options.ascii_only else min(_MAX_CURVE, options.max_width - _BESIDE_CURVE)
         for name, key in _CURVES.items():
             if key in row:
-                room = 0 if options.ascii_only else min(_MAX_CURVE, options.max_width - _BESIDE_CURVE)
                 curve = f"  {sparkline(self._curves[key], room)}".rstrip()
                 grid.add_row(name, Text(f"{_plain(row[key]):>8}") + Text(curve, "cyan"))
         if "loss/total" in row:

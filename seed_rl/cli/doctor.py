@@ -10,6 +10,8 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import TypeAlias
 
+import psutil
+
 from seed_rl import __version__
 from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.envs import registry
@@ -34,12 +36,9 @@ _SHARED_GB = 0.25  # containers default to 0.06
 
 
 def examine(logdir: str | None = None) -> dict[str, Result]:
-    """Run all checks, basic ones first, and return their results by subject. Imports TensorFlow.
-
-    The log directory of a planned run is checked as well.
-    """
-    findings = {subject: result(check) for subject, check in CHECKS.items()}
-    return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings
+    """Run all checks, that of a planned run's directory included, with TensorFlow, and return results by subject."""
+    of_run = {"log directory": functools.partial(log_directory, logdir)} if logdir else {}
+    return {subject: result(check) for subject, check in {**CHECKS, **of_run}.items()}
 
 
 def result(check: Callable[[], Result]) -> Result:
@@ -51,9 +50,10 @@ def result(check: Callable[[], Result]) -> Result:
 
 
 def _python() -> Result:
-    supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
     text = f"{platform.python_version()} at {sys.executable}; seed_rl {__version__}"
-    return (OK, text) if supported else (BROKEN, f"{text}: Python 3.11, 3.12 or 3.13 is needed")
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return OK, text
+    return BROKEN, f"{text}: Python 3.11, 3.12 or 3.13 is needed"
 
 
 def _packages() -> Result:
@@ -68,22 +68,20 @@ def _tensorflow() -> Result:
         return BROKEN, f"{error}; install with scripts/setup_venv.sh runtime"
     from seed_rl.system import devices
 
-    found = ", ".join(device.name.removeprefix("/physical_device:") for device in devices.accelerators())
-    text = f"{tf.__version__} on {found or 'the CPU'}"
     if devices.is_without_its_tpu():
         return BROKEN, f"{tf.__version__} is a TPU build but finds no TPU; on a CPU, install tensorflow"
-    text += "; dtype = 'auto' is {}: {}".format(*devices.native_dtype())
+    found = ", ".join(device.name.removeprefix("/physical_device:") for device in devices.accelerators())
+    dtype, why = devices.native_dtype()
+    text = f"{tf.__version__} on {found or 'the CPU'}; dtype = 'auto' is {dtype}: {why}"
     if not found and shutil.which("nvidia-smi"):
         return OPTIONAL, f"{text}; the NVIDIA GPU was not found: pip install 'tensorflow[and-cuda]'"
     return OK, text
 
 
 def _machine() -> Result:
-    import psutil
-
     memory = psutil.virtual_memory()
-    machine = f"{cores()} cores of {cpu_description()}"
-    return OK, f"{machine}, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
+    free = f"{memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
+    return OK, f"{cores()} cores of {cpu_description()}, {free}"
 
 
 def room(place: str, min_gb: float, remedy: str) -> Result:
@@ -116,10 +114,10 @@ def log_directory(given: str | None = None) -> Result:
 def open_files() -> Result:
     """Check the limit on open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < _FILES:
-        most = 4 * _FILES if hard == resource.RLIM_INFINITY else min(hard, 4 * _FILES)
-        return OPTIONAL, f"at most {soft:,}; a learner with a thousand actors needs more: ulimit -n {most}"
-    return OK, f"at most {soft:,}"
+    if soft >= _FILES:
+        return OK, f"at most {soft:,}"
+    most = 4 * _FILES if hard == resource.RLIM_INFINITY else min(hard, 4 * _FILES)
+    return OPTIONAL, f"at most {soft:,}; a learner with a thousand actors needs more: ulimit -n {most}"
 
 
 def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
@@ -140,17 +138,15 @@ def suite(name: str) -> Result:
     return OK, "installed"
 
 
+_SHARED = "needed by environments in worker processes: docker run --shm-size=1g"
 CHECKS: dict[str, Callable[[], Result]] = {
     "Python": _python,
     "TensorFlow": _tensorflow,
     "packages": _packages,
     "machine": _machine,
     "disk": log_directory,
-    "shared memory": lambda: room(
-        "/dev/shm", _SHARED_GB, "needed by environments in worker processes: docker run --shm-size=1g"
-    ),
+    "shared memory": functools.partial(room, "/dev/shm", _SHARED_GB, _SHARED),
     "open files": open_files,
     "port": port,
     **{f"suite {name}": functools.partial(suite, name) for name in registry.names()},
 }
-"""The checks by subject, in order."""

@@ -1,10 +1,9 @@
 """Declaration of command-line flags, and the flags shared by several commands.
 
-A declared flag is a function that defines it in the `FlagValues` of a command:
-
-    EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
+EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -19,39 +18,26 @@ POSITIVE = 1e-9
 DEFAULT_TCP_ADDRESS = "localhost:8686"
 
 FlagValues: TypeAlias = flags.FlagValues
-Flag: TypeAlias = Callable[[FlagValues], None]
+Flag: TypeAlias = Callable[..., object]
+"""Defines a flag in `flag_values`; `module_name` is its title in `--help`. All other arguments are bound already."""
+_Declare: TypeAlias = Callable[..., Flag]
 
-
-def _declare(define: Callable[..., object]) -> Callable[..., Flag]:
-    def declare(*arguments: Any, **options: Any) -> Flag:
-        def flag(values: FlagValues) -> None:
-            define(*arguments, flag_values=values, **options)
-
-        return flag
-
-    return declare
-
-
-boolean = _declare(flags.DEFINE_boolean)
-choice = _declare(flags.DEFINE_enum)
-comma_separated = _declare(flags.DEFINE_list)
-repeated = _declare(flags.DEFINE_multi_string)
-number = _declare(flags.DEFINE_float)
-string = _declare(flags.DEFINE_string)
+boolean: _Declare = functools.partial(functools.partial, flags.DEFINE_boolean)
+choice: _Declare = functools.partial(functools.partial, flags.DEFINE_enum)
+comma_separated: _Declare = functools.partial(functools.partial, flags.DEFINE_list)
+repeated: _Declare = functools.partial(functools.partial, flags.DEFINE_multi_string)
+number: _Declare = functools.partial(functools.partial, flags.DEFINE_float)
+string: _Declare = functools.partial(functools.partial, flags.DEFINE_string)
 
 
 def group(title: str, *declared: Flag) -> Flag:
     """Declare flags that `--help` shows together under a title."""
 
-    def flags_of_group(values: FlagValues) -> None:
-        before = set(values)
+    def define_all(flag_values: FlagValues, module_name: str) -> None:
         for define in declared:
-            define(values)
-        for name in set(values) - before:
-            flag: Any = values[name]
-            flag.title = getattr(flag, "title", title)  # of a group in this one
+            define(flag_values=flag_values, module_name=title)
 
-    return flags_of_group
+    return define_all
 
 
 AUTO = "auto"
@@ -63,7 +49,8 @@ def integer(name: str, default: int | None, text: str, auto: bool = False, **bou
 
     With `auto`, it may be `AUTO` instead.
     """
-    return _declare(flags.DEFINE)((_IntegerOrAuto if auto else _Integer)(**bounds), name, default, text)
+    parser = (_IntegerOrAuto if auto else _Integer)(**bounds)
+    return functools.partial(flags.DEFINE, parser, name, default, text)
 
 
 class _Integer(flags.IntegerParser):
@@ -83,13 +70,8 @@ OF_ALL_COMMANDS = (
 
 EXIT_WITH_PARENT = boolean("exit_with_parent", False, "")
 """Exit when standard input is closed. Set by parent processes; without a description, `--help` omits it."""
-
-IMPORT_MODULE = repeated(
-    "import_module", [], "Module, or directory of native code, that settings may name; repeatable."
-)
-
+IMPORT_MODULE = repeated("import_module", [], "Module or directory of native code that settings may name; repeatable.")
 OVERWRITE = boolean("overwrite", False, "Replace what --output names, if it exists.")
-
 TLS_SERVER_NAME = string("tls_server_name", None, "Name in the certificate, if not the host name.")
 SHARED_CREDENTIALS = (
     string("token_file", None, "File with the shared secret (or SEED_RL_TOKEN)."),

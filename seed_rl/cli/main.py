@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import importlib.util
 import inspect
 import logging
@@ -16,6 +17,7 @@ from importlib.metadata import EntryPoint
 
 from absl import flags
 
+import seed_rl
 from seed_rl.cli.command import Command
 from seed_rl.cli.flags import OF_ALL_COMMANDS
 from seed_rl.envs import registry
@@ -63,37 +65,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if importlib.util.find_spec("tensorflow"):
             raise
-        print(
-            f"seed_rl: {error.name} is missing: seed_rl-actor runs actors only; install seed_rl instead",
-            file=sys.stderr,
-        )
+        advice = "seed_rl-actor runs actors only; install seed_rl instead"
+        print(f"seed_rl: {error.name} is missing: {advice}", file=sys.stderr)
         return USAGE_ERROR
 
 
 def _main(arguments: list[str]) -> int:
     name, *rest = arguments or [""]
-    if name in ("", "-h", "--help", "help"):
-        print(_overview())
-        return 0 if name else USAGE_ERROR
-    if name == "--version":
-        print(f"seed_rl {importlib.import_module('seed_rl').__version__}")
-        return 0
     known = commands()
+    if name in ("", "-h", "--help", "help"):
+        print(f"seed_rl {seed_rl.__version__}: distributed reinforcement learning with central inference\n\ncommands:")
+        for name, entry in known.items():
+            with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
+                print(f"  {name:10} {entry.load().run.__doc__}")
+        print("\nseed_rl <command> --help shows a command's flags.")
+        return 0 if arguments else USAGE_ERROR
+    if name == "--version":
+        print(f"seed_rl {seed_rl.__version__}")
+        return 0
     if name not in known:
         guess = did_you_mean(name, known)
         print(f"seed_rl: unknown command {name!r}; commands are {', '.join(known)}.{guess}", file=sys.stderr)
         return USAGE_ERROR
     return carry_out(name, known[name].load(), rest)
-
-
-def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
-    """Run a command with the arguments after its name; print errors of this package as one line."""
-    try:
-        return _run(name, command, arguments)
-    except (Failure, UsageError, flags.Error) as error:
-        _log.debug("full error:", exc_info=error)
-        print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
-        return FAILURE if isinstance(error, Failure) else USAGE_ERROR
 
 
 def commands() -> dict[str, EntryPoint]:
@@ -102,21 +96,27 @@ def commands() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in (*own, *declarations(ENTRY_POINTS))}
 
 
-def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
+def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
+    """Run a command with the arguments after its name; print errors of this package as one line."""
     values = flags.FlagValues()
     for define in (*command.flags, *OF_ALL_COMMANDS):
-        define(values)
-    paths = values([f"seed_rl {name}", *arguments])[1:]
-    if values.help:
-        print(_help(command, values))
-        return 0
-    if paths and inspect.getfullargspec(command.run).varargs is None:
-        raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
-    _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
-    for module in values.import_module if "import_module" in values else ():
-        with explaining(UsageError, f"--import_module={module}", ImportError):
-            registry.permit(module)
-    return command.run(values, *paths)
+        define(flag_values=values, module_name="flags")
+    try:
+        paths = values([f"seed_rl {name}", *arguments])[1:]
+        if values.help:
+            print(_help(command, values))
+            return 0
+        if paths and inspect.getfullargspec(command.run).varargs is None:
+            raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
+        _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
+        for module in values.import_module if "import_module" in values else ():
+            with explaining(UsageError, f"--import_module={module}", ImportError):
+                registry.permit(module)
+        return command.run(values, *paths)
+    except (Failure, UsageError, flags.Error) as error:
+        _log.debug("full error:", exc_info=error)
+        print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
+        return FAILURE if isinstance(error, Failure) else USAGE_ERROR
 
 
 def _configure_logging(level: str, quiet: bool) -> None:
@@ -130,32 +130,18 @@ def _configure_logging(level: str, quiet: bool) -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
-def _overview() -> str:
-    version = importlib.import_module("seed_rl").__version__  # of a clone, git's
-    lines = [f"seed_rl {version}: distributed reinforcement learning with central inference\n", "commands:"]
-    for name, entry in commands().items():
-        with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
-            lines.append(f"  {name:10} {entry.load().summary}")
-    return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
-
-
 def _help(command: Command, values: flags.FlagValues) -> str:
-    texts: dict[str, dict[str, str]] = {}
-    for name in values:
-        flag = values[name]
-        if flag.name == name and name != "help" and flag.help != _NO_HELP:  # skips short names
+    columns = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS)
+    indent = 4 + max(len(f"--{name}") for name in values if values[name].help != _NO_HELP)
+    about = textwrap.wrap(f"arguments: {command.arguments}", columns) if command.arguments else []
+    lines = [command.run.__doc__ or "", "", f"example: {command.example}", *about, ""]
+    wrap = functools.partial(textwrap.wrap, width=columns, subsequent_indent=" " * indent, break_on_hyphens=False)
+    for title, group in values.flags_by_module_dict().items():
+        lines.append(f"{title}:")
+        for flag in group:
             default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
             shown = "" if default in (None, "", False) else f" (default {default})"
-            text = flag.help.partition(";\n")[0] + shown  # absl appends a note to repeatable flags
-            texts.setdefault(getattr(flag, "title", "flags"), {})[f"--{name}"] = text
-    widest = max(len(name) for group in texts.values() for name in group)
-    columns = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS)
-    width = columns - widest - 4
-    about = textwrap.wrap(f"arguments: {command.arguments}", columns) if command.arguments else []
-    lines = [command.summary, "", f"example: {command.example}", *about, ""]
-    for title, group in texts.items():
-        lines.append(f"{title}:")
-        for name, text in group.items():
-            first, *more = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
-            lines += [f"  {name:{widest}}  {first}", *(f"  {'':{widest}}  {line}" for line in more)]
+            if flag.name != "help" and flag.help != _NO_HELP:
+                text = flag.help.partition(";\n")[0] + shown  # absl appends a note to repeatable flags
+                lines += wrap(text, initial_indent=f"  --{flag.name}".ljust(indent))
     return "\n".join(lines)

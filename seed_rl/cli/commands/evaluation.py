@@ -33,24 +33,25 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
     evaluations, names = [], list[str]()
     with signals() as stopped:
         for place in places or [place_of(values)]:
-            if not stopped.is_set():
-                name = "evaluation.json"
-                if len(places) > 1 and not os.path.isdir(place):
-                    stem = re.sub("[/:]+", "-", place.removesuffix(".tar")).strip("-.")
-                    names.append(stem)
-                    again = f"-{number}" if (number := names.count(stem)) > 1 else ""
-                    name = f"{stem}{again}.{name}"
-                evaluations.append(_evaluate(values, place, name, stopped))
-    if len(evaluations) > 1 and not stopped.is_set():
+            if stopped.is_set():
+                break
+            name = "evaluation.json"
+            if len(places) > 1 and not os.path.isdir(place):
+                stem = re.sub("[/:]+", "-", place.removesuffix(".tar")).strip("-.")
+                names.append(stem)
+                again = f"-{number}" if (number := names.count(stem)) > 1 else ""
+                name = f"{stem}{again}.{name}"
+            evaluations.append(_evaluate(values, place, name, stopped))
+    if stopped.is_set():
+        return stopped.exit_code
+    if len(evaluations) > 1:
         from seed_rl.evaluation import episodes
 
         print(episodes.text_over_runs(evaluations))
-    if values.at_least is not None and not stopped.is_set():
-        worst = min(evaluations, key=lambda evaluation: evaluation.mean)
-        if not worst.mean >= values.at_least:
-            name, mean = worst.logdir, worst.mean
-            raise Failure(f"the mean return of {name} is {mean:g}, below --at_least={values.at_least:g}")
-    return stopped.exit_code
+    worst = min(evaluations, key=lambda evaluation: evaluation.mean)
+    if values.at_least is not None and not worst.mean >= values.at_least:
+        raise Failure(f"the mean return of {worst.logdir} is {worst.mean:g}, below --at_least={values.at_least:g}")
+    return 0
 
 
 def _evaluate(values: flags.FlagValues, place: str, name: str, stop: Stop) -> Any:

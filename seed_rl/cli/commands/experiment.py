@@ -21,17 +21,12 @@ _OVERRIDES = {
     "init_from": "Experiment.init_from",
 }
 
-
 FILES = "gin files, like --gin_file."
 """Describes the positional arguments of commands that call `add_files`."""
 
 
 def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
-    """Put positional arguments in front of the files in `--gin_file`.
-
-    Raises:
-      UsageError: one is no gin file.
-    """
+    """Put positional arguments, which must be gin files, in front of the files in `--gin_file`."""
     for name in files:
         try:
             config_files.find_config(name)
@@ -60,12 +55,7 @@ def load_or_continue(values: flags.FlagValues) -> Experiment:
 
 
 def load(values: flags.FlagValues, *bindings: str) -> Experiment:
-    """Build the experiment from the flags and additional gin bindings.
-
-    Raises:
-      UsageError: no gin file was given.
-      ConfigError: a file is missing, or a setting is unknown or has an invalid value.
-    """
+    """Build the experiment from the flags and additional gin bindings; errors are those of `load_or_continue`."""
     if not values.gin_file:
         raise UsageError(f"--gin_file is required: a path, or one of {', '.join(config_files.shipped_configs())}")
     return config_files.load(values.gin_file, [*_bindings(values), *bindings], values.agent)

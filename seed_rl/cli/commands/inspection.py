@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import check_outputs, command
@@ -25,12 +25,15 @@ def configs(values: flags.FlagValues, *files: str) -> int:
     """Lists the shipped experiments, or shows every setting of one."""
     if files:
         print(gin_text.to_gin(config_files.load(files, values.gin_param, values.agent), documented=True), end="")
-        return 0
-    names = config_files.shipped_configs()
-    widest = max(map(len, names))
-    for name in names:
-        print(f"{name:{widest}}  {config_files.summary(name)}")
+    else:
+        _print_table({name: config_files.summary(name) for name in config_files.shipped_configs()})
     return 0
+
+
+def _print_table(texts: Mapping[str, str]) -> None:
+    widest = max(map(len, texts))
+    for name, text in texts.items():
+        print(f"{name:{widest}}  {text}")
 
 
 @command(
@@ -45,21 +48,18 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
     """Lists the suites, or the games, levels and ids of one; or checks an id."""
     if suites[:1] == ("check",):
         return _check(suites[1:], values)
-    texts = []
-    for name in suites:
+    texts = {}
+    for name in suites or registry.names():
         suite = registry.suite(name)
-        settings = f"{name} has no tasks to choose from, only settings:\n\n{gin_text.bindings(suite(), True)}"
-        texts.append("\n".join(suite.tasks()) or settings)
-    if suites:
-        print("\n".join(texts))
-    else:
-        names = registry.names()
-        widest = max(map(len, names))
-        for name in names:
-            suite = registry.suite(name)
+        if suites:
+            settings = f"{name} has no tasks to choose from, only settings:\n\n{gin_text.bindings(suite(), True)}"
+            print("\n".join(suite.tasks()) or settings)
+        else:
             first_line = (inspect.getdoc(suite) or "").partition("\n")[0]
             known = f" {suite.__name__}.{suite.task_setting}: {len(suite.tasks())} known." if suite.task_setting else ""
-            print(f"{name:{widest}}  {first_line}{known}")
+            texts[name] = first_line + known
+    if texts:
+        _print_table(texts)
     return 0
 
 
@@ -71,10 +71,11 @@ def _check(ids: Sequence[str], values: flags.FlagValues) -> int:
         raise UsageError(f"--show is for one environment, got {', '.join(ids)}")
     found = {}
     for name in ids:
-        if name in registry.names() and values.options != "{}":
-            raise UsageError(f"--options is only for Gymnasium environments; {name} is a suite")
-        options_of_id = {"id": name, "options": values.options}
-        description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
+        description = EnvDescription("gym", {"id": name, "options": values.options})
+        if name in registry.names():
+            description = EnvDescription(name)
+            if values.options != "{}":
+                raise UsageError(f"--options is only for Gymnasium environments; {name} is a suite")
         found[name] = config_files.change(registry.from_description(description), values.gin_param)
     for name, config in found.items():
         print("\n  ".join([f"{name}: ok", *elsewhere.findings(config)]))
@@ -94,8 +95,7 @@ def doctor(values: flags.FlagValues) -> int:
 
     findings = examine(values.logdir)
     widest = max(map(len, findings))
-    for subject, (state, text) in findings.items():
-        print(f"{state:8} {subject:{widest}}  {text}")
+    _print_table({f"{state:8} {subject:{widest}}": text for subject, (state, text) in findings.items()})
     broken = [subject for subject, (state, _) in findings.items() if state == BROKEN]
     return USAGE_ERROR if broken == ["log directory"] else FAILURE if broken else 0
 
@@ -103,12 +103,7 @@ def doctor(values: flags.FlagValues) -> int:
 @command(
     "seed_rl plot runs/pong runs/pong_lstm --output=pong.png,pong.svg",
     flags.comma_separated("output", ["curve.png"], "Files to write; the extension (.png, .svg, .pdf) sets the format."),
-    flags.choice(
-        "x",
-        "frames",
-        ["frames", "hours", "score"],
-        "Horizontal axis; score plots the share of runs above each human-normalised score.",
-    ),
+    flags.choice("x", "frames", ["frames", "hours", "score"], "Horizontal axis; score: shares of runs above it."),
     flags.OVERWRITE,
     flags.IMPORT_MODULE,
     arguments="log directories of runs, or directories that contain some.",

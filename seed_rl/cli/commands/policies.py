@@ -14,9 +14,7 @@ from seed_rl.weights.policy_sources import opening
 
 POLICY = (
     flags.string("logdir", None, "Log directory of the run, its bundle, or the name of a policy."),
-    flags.string(
-        "checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."
-    ),
+    flags.string("checkpoint", None, "best, newest, a number of learner updates, or a file; default: the newest."),
     flags.IMPORT_MODULE,
 )
 HERE = "in the log directory, or the working directory if the policy is elsewhere, as in a bundle"
@@ -27,9 +25,7 @@ CHOOSING = (
 ACTING = (
     *CHOOSING,
     flags.integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
-    flags.repeated(
-        "gin_param", [], "Gin binding that changes the environments, e.g. Atari.sticky_actions=0.25. May be repeated."
-    ),
+    flags.repeated("gin_param", [], "Setting of the environments, e.g. Atari.sticky_actions=0.25; repeatable."),
 )
 
 
@@ -40,11 +36,7 @@ def acting(values: flags.FlagValues) -> dict[str, Any]:
 
 
 def place_of(values: flags.FlagValues, *places: str) -> str:
-    """Return the place of the one policy that arguments and `--logdir` name.
-
-    Raises:
-      UsageError: there are several or none.
-    """
+    """Return the place of the one policy that arguments and `--logdir` name."""
     given = [*places, values.logdir] if values.logdir else places
     if len(given) != 1:
         raise UsageError("expected a single policy: --logdir, the log directory of a run")
@@ -69,8 +61,7 @@ def usable_run(
         check_outputs(given, values.overwrite, directories)
     with opening(place, values.checkpoint) as logdir:
         checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
-        own = logdir if logdir == place else ""
-        outputs = given or [os.path.join(own, name) for name in names]
+        outputs = given or [os.path.join(logdir if logdir == place else "", name) for name in names]
         check_outputs(outputs, directories=directories)
         load_tensorflow()
         yield logdir, outputs

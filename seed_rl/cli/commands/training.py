@@ -35,17 +35,13 @@ _RUN = flags.group(
 )
 
 
-def _server_address(default: str, text: str) -> flags.Flag:
-    return flags.group("several machines", flags.string("server_address", default, text))
-
-
 @command(
     "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
     EXPERIMENT,
     _RUN,
     flags.SECURITY,
     flags.group("security", flags.TLS_SERVER_NAME),
-    _server_address("", "Address for actors; default: a unix socket."),
+    flags.group("several machines", flags.string("server_address", "", "Address for actors; default: a unix socket.")),
     flags.EXIT_WITH_PARENT,
     arguments=FILES,
 )
@@ -63,7 +59,10 @@ def train(values: flags.FlagValues, *files: str) -> int:
     EXPERIMENT,
     _RUN,
     flags.SECURITY,
-    _server_address(flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
+    flags.group(
+        "several machines",
+        flags.string("server_address", flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
+    ),
     arguments=FILES,
 )
 def learner(values: flags.FlagValues, *files: str) -> int:
@@ -75,67 +74,58 @@ def learner(values: flags.FlagValues, *files: str) -> int:
 
 
 def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
+    of_actors = {
+        "log_level": values.log_level,
+        "tls_ca": values.tls_cert,
+        "tls_server_name": "tls_server_name" in values and values.tls_server_name,
+        "token_file": values.token_file,
+        "insecure": values.insecure,
+    }
     return Run(
         experiment,
         logdir_of(values),
         actors=actors,
         address=values.server_address,
         security=flags.server_security(values, values.server_address),
-        actor_arguments=_actor_arguments(values) if actors == PROCESSES else (),
+        actor_arguments=[f"--{flag}={value}" for flag, value in of_actors.items() if value],
         native_log=True,
         accelerator=values.accelerator or "",
     )
 
 
-def _actor_arguments(values: flags.FlagValues) -> list[str]:
-    arguments = {
-        "log_level": values.log_level,
-        "tls_ca": values.tls_cert,
-        "tls_server_name": values.tls_server_name,
-        "token_file": values.token_file,
-    }
-    given = [f"--{flag}={value}" for flag, value in arguments.items() if value]
-    return [*given, "--insecure"] if values.insecure else given
-
-
 def _train(values: flags.FlagValues, run: Run) -> int:
+    target = math.nan if values.target_return is None else values.target_return  # no comparison with nan is true
+    best, row = -math.inf, dict[str, float]()
     with contextlib.ExitStack() as options:
         for option in OPTIONS:
             options.enter_context(option.apply(values, run))
-        return _train_open(values, run)
-
-
-def _train_open(values: flags.FlagValues, run: Run) -> int:
-    with (
-        signals() as stopped,
-        run,
-        RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # after `run` has replaced standard error
-        contextlib.closing(run.train(stopped)) as rows,
-    ):
-        if "exit_with_parent" in values and values.exit_with_parent:
-            stop_with_parent(stopped)
-        replay = run.experiment.replay
-        # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
-        if run.learners == 1 and not (replay and replay.snapshot):
-            stopped.raises, run.on_update = True, stopped.asks
-        if values.max_minutes is not None:
-            _stop_after(60 * values.max_minutes, stopped)
-        reached, best, row = False, -math.inf, {}
-        for row in rows:
-            progress.show(row)
-            best = max(best, settled_return(row, run.experiment.score))
-            if not reached and values.target_return is not None and best >= values.target_return:
-                reached = True
-                stopped.set()
-    if stopped.exit_code and not stopped.raised:
-        print(f"seed_rl: stopped; the same command continues the run in {run.logdir}", file=sys.stderr)
-    elif reached:
-        print(f"seed_rl: a mean return of {best:g} is reached", file=sys.stderr)
+        with (
+            signals() as stopped,
+            run,
+            RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # after `run` has replaced standard error
+            contextlib.closing(run.train(stopped)) as rows,
+        ):
+            if "exit_with_parent" in values and values.exit_with_parent:
+                stop_with_parent(stopped)
+            replay = run.experiment.replay
+            # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
+            if run.learners == 1 and not (replay and replay.snapshot):
+                stopped.raises, run.on_update = True, stopped.asks
+            if values.max_minutes is not None:
+                _stop_after(60 * values.max_minutes, stopped)
+            for row in rows:
+                progress.show(row)
+                best = max(best, settled_return(row, run.experiment.score))
+                if best >= target:
+                    stopped.set()
     if stopped.raised:
         print("seed_rl: interrupted before the first update", file=sys.stderr)
-    elif values.target_return is not None and not reached and not stopped.exit_code:
-        how_far = _how_far(row, run.experiment.score, best)
-        raise Failure(f"--target_return={values.target_return:g} was not reached: {how_far}")
+    elif stopped.exit_code:
+        print(f"seed_rl: stopped; the same command continues the run in {run.logdir}", file=sys.stderr)
+    elif best >= target:
+        print(f"seed_rl: a mean return of {best:g} is reached", file=sys.stderr)
+    elif values.target_return is not None:
+        raise Failure(f"--target_return={target:g} was not reached: {_how_far(row, run.experiment.score, best)}")
     return stopped.exit_code
 
 
@@ -148,8 +138,8 @@ def _stop_after(seconds: float, stopped: StopFlag) -> None:
 def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:
     """Describe the best mean return of a run, given its last row, which may be empty, and the metric that counts."""
     after = f"after {row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
-    if best == -math.inf:
-        name, kind = ("episodes", "") if metric == "episode_return" else ("eval/episodes", "evaluation ")
-        ended = quantity(int(row.get(name, 0)), f"{kind}episode")
-        return f"{after}, {ended} had ended, too few for a mean return"
-    return f"{after}, the best mean return is {best:g}"
+    if best > -math.inf:
+        return f"{after}, the best mean return is {best:g}"
+    prefix = metric.removesuffix("episode_return")
+    ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
+    return f"{after}, {ended} had ended, too few for a mean return"
