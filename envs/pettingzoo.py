@@ -14,11 +14,10 @@ from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
 from seed_rl.envs.checks import sentences_of
-from seed_rl.envs.spaces import check_size
+from seed_rl.envs.spaces import check_size, tensors_of
 from seed_rl.envs.vector.games import Game, GamesVectorEnv
-from seed_rl.envs.vector.masks import MASK, tensors_of
 from seed_rl.envs.vector.rendering import make_watchable
-from seed_rl.envs.vector.wrappers import make_sendable
+from seed_rl.envs.vector.wrappers import MASK, make_sendable
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, Within
 

@@ -18,7 +18,6 @@ from absl import flags
 
 from seed_rl.cli.command import Command
 from seed_rl.cli.flags import OF_ALL_COMMANDS
-from seed_rl.envs import registry
 from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import printable
 from seed_rl.runs.run_directory import PrintableFormatter
@@ -115,7 +114,7 @@ def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
     _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
     for module in values.import_module if "import_module" in values else ():
         with explaining(UsageError, f"--import_module={module}", ImportError):
-            registry.permit(module)
+            importlib.import_module(module)
     return command.run(values, *paths)
 
 

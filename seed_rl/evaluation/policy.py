@@ -41,26 +41,13 @@ class Policy:
     """Environment frames that the weights were trained on."""
 
     def __init__(self, agent: Agent, env_spec: EnvSpec, *, greedy: bool = False, seed: int = 0):
-        """
-        Args:
-          agent: agent that chooses the actions, built for evaluation environments only.
-          env_spec: spec of one environment.
-          greedy: whether to act without exploration.
-          seed: seed of the sampled actions, 0 to 2^31 - 1.
-        """
-        self.agent = agent
-        self.env_spec = env_spec
-        self.greedy = greedy
-        self._seed = seed
+        """`agent` is built for evaluation environments; `seed`, 0 to 2^31 - 1, determines the sampled actions."""
+        self.agent, self.env_spec, self.greedy, self._seed = agent, env_spec, greedy, seed
         self._act = tf.function(self.one_step, autograph=False)
         self.reset(1)
 
     def reset(self, num_envs: int) -> None:
-        """Restart with B = `num_envs` environments and the same sequence of random numbers.
-
-        Raises:
-          ValueError: there is no environment.
-        """
+        """Restart with B = `num_envs` environments, at least 1, and the same sequence of random numbers."""
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         action = self.env_spec.action.tensor
@@ -109,12 +96,7 @@ class Policy:
     ) -> tuple[tf.Tensor, Any]:
         """Compute actions and new states, as a pure function that neither reads nor changes the stored state.
 
-        Args:
-          previous: previous actions [B, ...], zero before the first step.
-          output: tensors [B, ...].
-          state: nest [B, ...], before the step.
-          seed: int32 [2], different at each call.
-          greedy: whether to act without exploration.
+        All tensors are [B, ...], `previous` actions zero before the first step; `seed`, int32 [2], is new in each call.
         """
         env_ids = tf.range(tf.shape(output.done)[0])
         answer = self.agent.act(previous, output, state, env_ids, seed, greedy)
@@ -122,12 +104,7 @@ class Policy:
 
 
 def experiment_of(logdir: str) -> Experiment:
-    """Read the experiment of a run from its log directory.
-
-    Raises:
-      NoPolicy: `logdir` is not a log directory.
-      ConfigError: its configuration is no longer valid.
-    """
+    """Read a run's experiment; raises NoPolicy unless `logdir` is a log directory, ConfigError if it can't be used."""
     try:
         return saved_config.load_saved(logdir)
     except FileNotFoundError as error:

@@ -11,7 +11,6 @@ from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import from_description
 from seed_rl.envs.vector.steps import Steps
-from seed_rl.envs.vector.wrappers import RepeatedActions
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
 
 MODULE = "tests.support.registered_envs"
@@ -85,19 +84,6 @@ def test_a_vector_environment_that_declares_no_autoreset_is_refused_with_the_lin
     assert [output.observation[:, 0].tolist() for output in outputs] == [[n] * 2 for n in (0, 1, 2, 3, 4, 0, 1)]
     assert [output.reward.tolist() for output in outputs] == [[n] * 2 for n in (0, 0, 0, 0, 0, 1, 0)]
     assert [output.done.tolist() for output in outputs] == [[n] * 2 for n in (1, 0, 0, 0, 0, 1, 0)]
-
-
-def test_an_action_is_repeated_until_an_episode_ends(make):
-    env, taken = make(Gym(f"{MODULE}:Counted-v0"), 1), []
-    env.step = lambda actions, step=env.step: taken.extend(actions) or step(actions)
-    repeated = RepeatedActions(env, repeats=2, idle=0)
-    repeated.reset(seed=0)
-    results = []
-    for _ in range(3):
-        observation, *rest, _ = repeated.step(np.array([1]))
-        results.append([*observation[0, 1:], *np.ravel(rest)])
-    assert results == [[1, 0, 1 + 2, 1, 0], [1, 2, 11 + 12, 0, 0], [2, 1, 13, 0, 1]]
-    assert taken == [1, 1, 1, 1, 1, 0]
 
 
 # Spaces.

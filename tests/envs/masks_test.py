@@ -12,7 +12,7 @@ from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.vector.steps import Steps
 from seed_rl.envs.vector.wrappers import make_sendable
-from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec
 from tests.support.registered_envs import Masked
 
 ID = "tests.support.registered_envs:Masked-v0"
@@ -58,16 +58,3 @@ def test_an_episode_may_end_without_a_legal_action(mode):
 def test_what_is_wrong_is_said(config, kind, sentence):
     with pytest.raises(kind, match=f"^{ID}.*{sentence}"), closing(config.make(2)) as env:
         env.reset(seed=1)
-
-
-def test_a_mask_of_combinations_makes_them_one_choice(make):
-    config = Gym("Minesweeper-v0", envpool=True)
-    env, spec, rng = make(config, 4), config.spec(), np.random.default_rng(0)
-    assert spec.action == DiscreteSpec(100)
-    observation, _ = env.reset(seed=1)
-    for _ in range(20):
-        legal = legal_actions(spec, observation)
-        closed = observation["board"].reshape(4, -1) == -1
-        np.testing.assert_array_equal(legal, closed)
-        observation, *_ = env.step(random_actions(spec.action, rng, 4, legal))
-    assert not closed.all()

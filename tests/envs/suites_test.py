@@ -11,18 +11,18 @@ from seed_rl.envs.atari import ATARI_57, Atari, games
 from seed_rl.envs.base import CannotBuild, spec_of_spaces
 from seed_rl.envs.catch import Catch, CatchVectorEnv
 from seed_rl.envs.conformance import check_suite
-from seed_rl.envs.dmlab import DMLab
-from seed_rl.envs.dmlab.levels import REFERENCES, TEST_TWINS
+from seed_rl.envs.dmlab import REFERENCES, TEST_TWINS, DMLab
 from seed_rl.envs.football import Football
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.memory import Memory
+from seed_rl.envs.mujoco import MuJoCo
 from seed_rl.specs import EnvDescription
 
 TEST = "rooms_collect_good_objects_test"
 
 
 def test_settings_that_are_not_set_are_not_sent():
-    assert DMLab(instructions=True).describe().options.keys() - DMLab().describe().options.keys() == {"instructions"}
+    assert MuJoCo(frame_skip=2).describe().options.keys() - MuJoCo().describe().options.keys() == {"frame_skip"}
 
 
 def test_the_frames_of_a_step_are_counted():
