@@ -99,7 +99,7 @@ class EnvConfig(Settings, abc.ABC):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Modules, or directories of native code, that the settings name and `make` loads.
+        """Modules that the settings name and `make` loads.
 
         A process that gets its settings from others, such as an actor, loads them only with `--import_module`.
         """
@@ -177,11 +177,7 @@ def watch_observations(env: VectorEnv) -> Watchable:
 
 
 def autoreset_mode(env: VectorEnv, name: str = "a vector environment") -> AutoresetMode:
-    """How environments that are called `name` in messages reset themselves: SAME_STEP or NEXT_STEP.
-
-    Raises:
-      CannotBuild: they don't declare it, or don't reset themselves.
-    """
+    """How environments reset themselves, SAME_STEP or NEXT_STEP; raises CannotBuild unless they declare one of them."""
     mode = (env.metadata or {}).get("autoreset_mode")
     if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
         line = 'metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}'
@@ -198,11 +194,7 @@ def spec_of(env: VectorEnv) -> EnvSpec:
 
 
 def spec_of_spaces(observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> EnvSpec:
-    """The spec of an environment with these spaces.
-
-    Raises:
-      CannotBuild: a space can't be sent over the wire; the message lists the supported kinds.
-    """
+    """The spec of an environment with these spaces, or CannotBuild, with the kinds that can be sent over the wire."""
     try:
         return EnvSpec(observation_spec(observation), action_spec(action))
     except ValueError as error:

@@ -5,6 +5,7 @@ The package `deepmind_lab` is needed only where environments are built, not by t
 
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 from typing import Annotated, ClassVar
@@ -88,10 +89,9 @@ class DMLab(EnvConfig):
         if len(self.action_set) % len(CONTROLS):
             wanted = f"{len(CONTROLS)} numbers for each action"
             raise ValueError(f"DMLab.action_set must hold {wanted}, got {self.action_set!r}")
-        for action in self.actions:
-            for number, (name, (low, high)) in zip(action, CONTROLS.items(), strict=True):
-                if not low <= number <= high:
-                    raise ValueError(f"DMLab.action_set: {name} must be in [{low}, {high}], got {number} in {action}")
+        for number, (name, (low, high)) in zip(self.action_set, itertools.cycle(CONTROLS.items()), strict=False):
+            if not low <= number <= high:
+                raise ValueError(f"DMLab.action_set: {name} must be in [{low}, {high}], got {number}")
 
     @classmethod
     def tasks(cls) -> list[str]:

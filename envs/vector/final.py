@@ -21,10 +21,9 @@ _NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
 
 
 def numbers_of(info: Any) -> dict[str, float]:
-    """The finite numbers in the info of an episode's last step, at most 32, by name.
+    """The finite numbers in the info of an episode's last step, at most 32, by name; all else is ignored.
 
-    Numbers in a dictionary are named `dictionary/name`. Everything else is ignored, and names other than letters,
-    digits and `_ . -`.
+    Numbers in a dictionary are named `dictionary/name`. Names have letters, digits and `_ . -`.
     """
     found = {}
     for name, value in info.items() if isinstance(info, Mapping) else ():
@@ -38,12 +37,10 @@ def numbers_of(info: Any) -> dict[str, float]:
 
 
 def final_numbers(final: Any, ended: np.ndarray) -> list[tuple[int, str, float]]:
-    """Numbers about the episodes that have just ended: index of the environment, name and value.
+    """Numbers about the episodes that have just ended, where `ended`, bool [E]: index of the environment, name, value.
 
-    Args:
-      final: a dictionary with arrays [E] by name, and masks of their valid elements as `_name`: the info of a step with
-        NEXT_STEP autoreset, or its `final_info` with SAME_STEP. Everything else is ignored.
-      ended: bool [E], whether an episode ended.
+    `final` is the info of a step with NEXT_STEP autoreset, or its `final_info` with SAME_STEP: arrays [E] by name, and
+    masks of their valid elements as `_name`. Everything else in it is ignored.
     """
     found = []
     for index in np.flatnonzero(ended) if isinstance(final, Mapping) else ():

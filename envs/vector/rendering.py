@@ -12,11 +12,7 @@ from seed_rl.envs.base import CannotBuild, Watchable, failure, watch_observation
 
 
 def make_watchable(make: Callable[..., VectorEnv], num_envs: int, name: str) -> Watchable:
-    """Make environments that draw their own rendering (`render_mode="rgb_array"`), or else their observations.
-
-    Raises:
-      CannotBuild: there is nothing to draw; the message begins with the environment's `name`.
-    """
+    """Make environments that draw their own rendering, or else their observations, or raise CannotBuild."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no display for these pictures
     os.environ.setdefault("MUJOCO_GL", "egl")
 

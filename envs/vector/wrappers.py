@@ -70,23 +70,27 @@ class FlatVectorEnv(ConvertedVectorEnv):
           name: name of the environments in messages.
 
         Raises:
-          ValueError: a space is not supported, a key names no part, or masks have another size; the message says which.
+          CannotBuild: the environments don't reset themselves, a space can't be sent, a key names no part, or a mask
+            has another size; the message says which.
         """
+        autoreset_mode(env, name)
         super().__init__(env)
         self._name = name
-        found = [leaf for leaf in leaves(env.single_observation_space) if 0 not in (leaf.space.shape or ())]
-        self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in _choose(found, keys, kept)]
-        if len({part.name for part in parts}) < len(parts):
-            raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
-        self.single_action_space, self._to_action = flat_actions(env.single_action_space)
-        self.action_space = batch_space(self.single_action_space, env.num_envs)
-        named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in parts}
-        masks = (name for name in named if f"{name}/".startswith(f"{MASK}/"))
-        self._masks = sorted(masks, key=len)  # 10 comes after 9
-        if self._masks:
-            named[LEGAL_ACTIONS] = self._mask_space([named.pop(name) for name in self._masks])
-        self.single_observation_space = named[""] if "" in named else spaces.Dict(named)
+        with explaining(CannotBuild, name, ValueError):
+            found = [leaf for leaf in leaves(env.single_observation_space) if 0 not in (leaf.space.shape or ())]
+            self._parts = [_part(leaf, frame_size, grayscale) for leaf in _choose(found, keys, kept)]
+            named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in self._parts}
+            if len(named) < len(self._parts):
+                raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
+            self.single_action_space, self._to_action = flat_actions(env.single_action_space)
+            masks = (name for name in named if f"{name}/".startswith(f"{MASK}/"))
+            self._masks = sorted(masks, key=len)  # 10 comes after 9
+            if self._masks:
+                named[LEGAL_ACTIONS] = self._mask_space([named.pop(name) for name in self._masks])
+            self.single_observation_space = named[""] if "" in named else spaces.Dict(named)
+            spec_of(self)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        self.action_space = batch_space(self.single_action_space, env.num_envs)
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         return super().step(self._to_action(actions))
@@ -119,26 +123,6 @@ class FlatVectorEnv(ConvertedVectorEnv):
         return np.packbits(legal, axis=1, bitorder="little")
 
 
-def make_sendable(
-    env: VectorEnv,
-    name: str,
-    keys: Sequence[str] = (),
-    frame_size: int = 0,
-    grayscale: bool = False,
-    kept: Sequence[str] = (MASK,),
-) -> VectorEnv:
-    """Build a `FlatVectorEnv` of environments that reset themselves.
-
-    Raises:
-      CannotBuild: a space can't be sent, `keys` are wrong, or an action mask has another size than the actions.
-    """
-    autoreset_mode(env, name)
-    with explaining(CannotBuild, name, ValueError):
-        flat = FlatVectorEnv(env, keys, frame_size, grayscale, kept, name)
-        spec_of(flat)
-    return flat
-
-
 class _Part(NamedTuple):
     """One tensor of an observation."""
 
@@ -150,7 +134,8 @@ class _Part(NamedTuple):
 
 
 def _choose(every: Sequence[Leaf], keys: Sequence[str], always: Sequence[str]) -> list[Leaf]:
-    chosen = {leaf.path for leaf in every if all(key.startswith("-") for key in keys) or leaf.path[:1] in zip(always)}
+    keeps_all = all(key.startswith("-") for key in keys)
+    chosen = {leaf.path for leaf in every if keeps_all or (leaf.path and leaf.path[0] in always)}
     for key in sorted(keys, key=lambda key: key.startswith("-")):  # dropped after all others are kept
         name = key.removeprefix("-")
         below = {leaf.path for leaf in every if f"{leaf.name}/".startswith(f"{name}/")}

@@ -12,13 +12,14 @@ from seed_rl.agents.base import Agent
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment, config_files, saved_config
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.specs import EnvSpec
 from seed_rl.system.files import StrPath
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
 from seed_rl.weights import checkpoints
 from seed_rl.weights.policy_sources import opening
 
+_SCALARS = {"reward": "float32", "done": "bool", "last": "bool"}
 _TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when building an agent
 
 
@@ -76,20 +77,17 @@ class Policy:
         return self._previous.numpy()
 
     def _check(self, output: EnvOutput) -> None:
-        scalars = {"reward": "float32", "done": "bool", "last": "bool"}
-        expected = {name: (getattr(output, name), ArraySpec((), dtype)) for name, dtype in scalars.items()}
+        expected = [(name, getattr(output, name), (), dtype) for name, dtype in _SCALARS.items()]
         for name, spec in self.env_spec.observation_tensors():
             given = output.observation
             if name:
                 given = given.get(name) if isinstance(given, Mapping) else None
-            expected[f"observation {name}".rstrip()] = given, spec
-        for name, (given, spec) in expected.items():
-            shape, array = (self._previous.shape[0], *spec.shape), np.asarray(given)
-            if array.shape != shape or array.dtype.name != spec.dtype:
-                raise ValueError(
-                    f"{name} must be {spec.dtype} {list(shape)}, got {array.dtype.name} {list(array.shape)}, where "
-                    "the first dimension was set by `reset(num_envs)`"
-                )
+            expected.append((f"observation {name}".rstrip(), given, spec.shape, spec.dtype))
+        for name, given, inner, dtype in expected:
+            shape, array = [self._previous.shape[0], *inner], np.asarray(given)
+            if [*array.shape] != shape or array.dtype.name != dtype:
+                came = f"{array.dtype.name} {list(array.shape)}, where the first dimension was set by `reset(num_envs)`"
+                raise ValueError(f"{name} must be {dtype} {shape}, got {came}")
 
     def one_step(
         self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
@@ -115,18 +113,15 @@ def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
     """Return the settings of a run's environments, changed by gin bindings such as `Atari.sticky_actions = 0.25`.
 
     Raises:
-      ConfigError: a binding is invalid.
-      CannotBuild: the changed environments can't be built.
+      ConfigError, CannotBuild: a binding is invalid, or the changed environments can't be built.
       NoPolicy: the run's policy can't act in the changed environments.
     """
     if not gin_params:
         return experiment.env
-    other = dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))
-    if other.env_spec() != experiment.env_spec():
-        raise NoPolicy(
-            f"the policy acts in environments with {experiment.env_spec()}; with {', '.join(gin_params)} they have "
-            f"{other.env_spec()}"
-        )
+    own, other = experiment, dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))
+    if other.env_spec() != own.env_spec():
+        changed = f"with {', '.join(gin_params)} they have {other.env_spec()}"
+        raise NoPolicy(f"the policy acts in environments with {own.env_spec()}; {changed}")
     return other.env
 
 
@@ -165,7 +160,13 @@ def load_policy(
 def restore_agent(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
     """Build a run's agent for evaluation environments, or raise as `load_policy`; also return path and `env_frames`."""
     path, arrays, state = checkpoints.chosen(logdir, checkpoint)
-    agent = _build_agent(experiment, sum(array.nbytes for array in arrays.values()), logdir)
+    nbytes = sum(array.nbytes for array in arrays.values())
+    try:
+        with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):  # the configuration may not match the checkpoint
+            agent = experiment.build_agent(for_evaluation=True)
+    except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise NoPolicy(f"the agent of {logdir} can't be built: {type(error).__name__}: {text}") from error
     return agent, path, assign(agent, path, arrays, state)
 
 
@@ -175,13 +176,3 @@ def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Map
     weights = checkpoints.weights_in(arrays)
     checkpoints.assign(checkpoints.variables_for(agent, weights), weights, path)
     return env_frames
-
-
-def _build_agent(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
-    """Build the agent of a run, limiting memory in case its configuration doesn't match the checkpoint of `nbytes`."""
-    try:
-        with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
-            return experiment.build_agent(for_evaluation=True)
-    except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
-        text = " ".join(str(error).split())[:200]
-        raise NoPolicy(f"the agent of {logdir} can't be built: {type(error).__name__}: {text}") from error

@@ -145,10 +145,8 @@ def _runs(place: str) -> list[RecordedRun]:
 def _run(directory: str, has_settings: bool) -> RecordedRun:
     with explaining(ConfigError, f"{directory} can't be read", OSError, ValueError):
         rows = metrics.read(directory)
-    if not has_settings:
-        return RecordedRun(directory, rows, None)
-    settings = saved_config.saved_settings(directory)
-    return RecordedRun(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
+    settings = saved_config.saved_settings(directory) if has_settings else None
+    return RecordedRun(directory, rows, settings and {name: v for name, v in settings.items() if name != "seed"})
 
 
 def _numbers(row: dict[str | None, Any]) -> dict[str, float]:
