@@ -77,7 +77,7 @@ class Policy:
         return self._previous.numpy()
 
     def _check(self, output: EnvOutput) -> None:
-        expected = [(name, getattr(output, name), (), dtype) for name, dtype in _SCALARS.items()]
+        expected: list[Any] = [(name, getattr(output, name), (), dtype) for name, dtype in _SCALARS.items()]
         for name, spec in self.env_spec.observation_tensors():
             given = output.observation
             if name:
