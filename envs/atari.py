@@ -6,11 +6,10 @@ from typing import Annotated, Any, ClassVar
 
 import ale_py
 import gin
-import gymnasium
 import numpy as np
 from ale_py import roms
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvConfig, Watchable
@@ -73,10 +72,6 @@ class Atari(EnvConfig):
         return games()
 
     @property
-    def packages(self) -> dict[str, str]:
-        return {"ale_py": "pip install ale-py"}
-
-    @property
     def action_repeat(self) -> int:
         return self.frame_skip
 
@@ -89,21 +84,18 @@ class Atari(EnvConfig):
         reference = REFERENCES.get(self.game)
         return None if reference is None else reference.normalise(mean_return)
 
-    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+    def make(self, num_envs: int) -> VectorEnv:
         if self.resize == "area":
             return FlatVectorEnv(self._make(num_envs, (self.frame_size, self.frame_size)))
-        return FlatVectorEnv(_LinearResize(self._make(num_envs, self._screen), self.frame_size))
+        screen = _console(self.game).getScreenDims()
+        return FlatVectorEnv(_LinearResize(self._make(num_envs, screen), self.frame_size))
 
     def watch(self) -> Watchable:
         """Draws the console's screen in colour."""
-        return _TwinPictures(self.make(1), self._make(1, self._screen, grayscale=False))
+        screen = _console(self.game).getScreenDims()
+        return _WithTwin(self.make(1), self._make(1, screen, grayscale=False))
 
-    @property
-    def _screen(self) -> tuple[int, int]:
-        """Height and width of the console's screen, 210 x 160 in most games."""
-        return _console(self.game).getScreenDims()
-
-    def _make(self, num_envs: int, size: tuple[int, int], **options: Any) -> gymnasium.vector.VectorEnv:
+    def _make(self, num_envs: int, size: tuple[int, int], **options: Any) -> VectorEnv:
         return _Consoles(
             self.game,
             num_envs,
@@ -149,7 +141,7 @@ class _LinearResize(ConvertedVectorEnv):
     OpenCV itself would be larger than all other packages of an actor.
     """
 
-    def __init__(self, env: gymnasium.vector.VectorEnv, size: int):
+    def __init__(self, env: VectorEnv, size: int):
         super().__init__(env)
         assert isinstance(env.single_observation_space, spaces.Box)
         _, *screen, channels = (*env.single_observation_space.shape, 1)[:4]
@@ -180,30 +172,23 @@ def _neighbours(size: int, new_size: int) -> tuple[np.ndarray, ...]:
     return before, np.minimum(before + 1, size - 1), *weights
 
 
-class _TwinPictures(Watchable):
+class _WithTwin(Watchable):
     """Draws the frames [1, 1, H, W, 3] of a twin environment, which gets the same seeds and actions."""
 
-    def __init__(self, env: gymnasium.vector.VectorEnv, twin: gymnasium.vector.VectorEnv):
-        super().__init__(env)
+    def __init__(self, env: VectorEnv, twin: VectorEnv):
+        super().__init__(env, lambda observation: self._frames[0, -1])
         self._twin = twin
-        self._frames: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start the same episode in both; raise ValueError without a seed."""
         if seed is None:
             raise ValueError("an environment and its twin need a seed to play the same episode")
-        self._frames, _ = self._twin.reset(seed=seed, options=options)
-        return self.env.reset(seed=seed, options=options)
+        self._frames = self._twin.reset(seed=seed)[0]
+        return self.env.reset(seed=seed)
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step both with the same actions."""
         self._frames = self._twin.step(actions)[0]
         return self.env.step(actions)
 
-    def picture(self, observation: Any) -> np.ndarray:
-        return self._frames[0, -1]
-
     def close(self, **kwargs: Any) -> None:
-        """Close both."""
         self._twin.close(**kwargs)
         super().close(**kwargs)

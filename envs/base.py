@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from seed_rl.envs.spaces import action_spec, observation_spec
+from seed_rl.envs.spaces import action_spec, observation_spec, tensors_of
 from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import described
 from seed_rl.settings import Settings
@@ -69,11 +68,7 @@ class EnvConfig(Settings, abc.ABC):
         return {}
 
     def check_packages(self) -> None:
-        """Check that the `packages` are installed, without importing them.
-
-        Raises:
-          CannotBuild: one is missing.
-        """
+        """Raise CannotBuild unless the `packages` are installed; they are not imported."""
         for module, remedy in self.packages.items():
             if module not in sys.modules and importlib.util.find_spec(module) is None:
                 raise CannotBuild(f"{type(self).__name__} needs {module}, which is not installed here: {remedy}")
@@ -104,7 +99,7 @@ class EnvConfig(Settings, abc.ABC):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Modules, or directories of native code, that the settings name and `make` loads.
+        """Modules that the settings name and `make` loads.
 
         A process that gets its settings from others, such as an actor, loads them only with `--import_module`.
         """
@@ -132,12 +127,8 @@ class EnvConfig(Settings, abc.ABC):
         return None
 
     def watch(self) -> Watchable:
-        """Build one environment that can be filmed; by default its observations are the pictures.
-
-        Raises:
-          CannotBuild: there is nothing to draw.
-        """
-        return ObservationPictures(self.make(self.players))
+        """Build one environment that can be filmed, by default its observations, or raise CannotBuild."""
+        return watch_observations(self.make(self.players))
 
     def describe(self) -> EnvDescription:
         """These settings as plain data."""
@@ -162,48 +153,31 @@ class UniformVectorEnv(VectorEnv):
         self.action_space = batch_space(action_space, num_envs)
 
 
-class Watchable(VectorWrapper, abc.ABC):
+class Watchable(VectorWrapper):
     """A vector environment of size 1, or of one game, that can draw its current state.
 
     Drawing has no side effects: the same seed and actions give the same episodes with and without it.
     """
 
-    @abc.abstractmethod
-    def picture(self, observation: Any) -> np.ndarray:
-        """Draws the current state, given its observation [1 or P, ...], as uint8 [H, W, 3], always of the same size."""
-
-
-class ObservationPictures(Watchable):
-    """Draws the observation, or the first tensor in it that is a picture."""
-
-    def __init__(self, env: VectorEnv, to_colours: Callable[[np.ndarray], np.ndarray] | None = None):
-        """
-        Args:
-          env: a vector environment of size 1, or of one game, of which the first player's observation is drawn.
-          to_colours: converts the tensor of one environment to uint8 [H, W, 3]; by default uint8 [H, W, 1 or 3] is
-            drawn unchanged.
-
-        Raises:
-          CannotBuild: no tensor in the observation is a picture.
-        """
+    def __init__(self, env: VectorEnv, picture: Callable[[Any], np.ndarray]):
+        """`picture` draws the current state, given its observation [1 or P, ...], as uint8 [H, W, 3], of one size."""
         super().__init__(env)
-        space = env.single_observation_space
-        parts = dict(space.items()) if isinstance(space, spaces.Dict) else {"": space}
-        if not (names := [name for name, part in parts.items() if to_colours is not None or _is_picture(part)]):
-            raise CannotBuild(f"there is nothing to draw: pictures are uint8 [H, W, 1 or 3], observations are {space}")
-        self._name = names[0]
-        self._to_colours = to_colours or (lambda frame: np.broadcast_to(frame, (*frame.shape[:2], 3)))
+        self.picture = picture
 
-    def picture(self, observation: Any) -> np.ndarray:
-        return self._to_colours(np.asarray((observation[self._name] if self._name else observation)[0]))
+
+def watch_observations(env: VectorEnv) -> Watchable:
+    """Draw the first tensor in observations that is a picture, in a game the first player's, or raise CannotBuild."""
+    parts = tensors_of(env.single_observation_space)
+    found = (n for n, p in parts.items() if p.dtype == np.uint8 and len(p.shape) == 3 and p.shape[2] in (1, 3))
+    if (name := next(found, None)) is None:
+        kinds = "pictures are uint8 [H, W, 1 or 3]"
+        raise CannotBuild(f"there is nothing to draw: {kinds}, observations are {env.single_observation_space}")
+    size = (*parts[name].shape[:2], 3)
+    return Watchable(env, lambda observation: np.broadcast_to(tensors_of(observation)[name][0], size))
 
 
 def autoreset_mode(env: VectorEnv, name: str = "a vector environment") -> AutoresetMode:
-    """How environments that are called `name` in messages reset themselves: SAME_STEP or NEXT_STEP.
-
-    Raises:
-      CannotBuild: they don't declare it, or don't reset themselves.
-    """
+    """How environments reset themselves, SAME_STEP or NEXT_STEP; raises CannotBuild unless they declare one of them."""
     mode = (env.metadata or {}).get("autoreset_mode")
     if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
         line = 'metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}'
@@ -220,11 +194,7 @@ def spec_of(env: VectorEnv) -> EnvSpec:
 
 
 def spec_of_spaces(observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> EnvSpec:
-    """The spec of an environment with these spaces.
-
-    Raises:
-      CannotBuild: a space can't be sent over the wire; the message lists the supported kinds.
-    """
+    """The spec of an environment with these spaces, or CannotBuild, with the kinds that can be sent over the wire."""
     try:
         return EnvSpec(observation_spec(observation), action_spec(action))
     except ValueError as error:
@@ -253,8 +223,3 @@ def random_actions(
     if isinstance(spec, ContinuousSpec):
         return rng.uniform(spec.low, spec.high, shape).astype(np.float32)
     return rng.integers(spec.n, size=shape).astype(np.int32)
-
-
-def _is_picture(space: gymnasium.Space[Any]) -> bool:
-    shape = space.shape or ()
-    return space.dtype == np.uint8 and len(shape) == 3 and shape[-1] in (1, 3)

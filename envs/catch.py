@@ -29,7 +29,7 @@ class Catch(EnvConfig):
         return CatchVectorEnv(num_envs, self.rows, self.columns)
 
     def spec(self) -> EnvSpec:
-        return spec_of(CatchVectorEnv(1, self.rows, self.columns))
+        return spec_of(self.make(1))
 
 
 class CatchVectorEnv(UniformVectorEnv):
@@ -41,7 +41,6 @@ class CatchVectorEnv(UniformVectorEnv):
         self._row, self._ball, self._paddle = np.zeros((3, num_envs), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start new episodes."""
         super().reset(seed=seed)
         self._begin(np.ones(self.num_envs, bool))
         return self._render(), {}

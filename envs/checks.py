@@ -26,14 +26,7 @@ class Checked(gymnasium.Wrapper):
     """
 
     def __init__(self, make: Callable[[], gymnasium.Env], name: str):
-        """
-        Args:
-          make: builds the environment.
-          name: name of the environment in messages.
-
-        Raises:
-          CannotBuild: raised by `make`, or the environment lacks a space.
-        """
+        """`make` builds the environment, which is called `name` in messages; raises its errors, or CannotBuild."""
         super().__init__(make())
         self.metadata = self.env.metadata or {}  # some have None
         self._name = name
@@ -43,18 +36,13 @@ class Checked(gymnasium.Wrapper):
                 raise CannotBuild(f"{name}: {part} must be a space of Gymnasium, got {shortened(space)}")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start a new episode."""
-        try:
+        with self._naming_errors("reset"):
             observation, _ = self.env.reset(seed=seed, options=options)
-            if "reset" in self._unseen:
-                self._check_first("reset", observation)
+            self._check_first("reset", observation)
             return observation, {}
-        except (Exception, SystemExit) as error:
-            raise failure(f"{self._name} failed in reset", error) from error
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take a step."""
-        try:
+        try:  # not by a context, which would slow down fast environments
             observation, reward, terminated, truncated, info = self.env.step(action)
             if "step" in self._unseen:
                 self._check_first("step", observation)
@@ -68,34 +56,39 @@ class Checked(gymnasium.Wrapper):
             raise failure(f"{self._name} failed in step", error) from error
 
     def render(self) -> Any:
-        """Draw the current state."""
-        try:
+        with self._naming_errors("render"):
             return self.env.render()
+
+    @contextlib.contextmanager
+    def _naming_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except (Exception, SystemExit) as error:
-            raise failure(f"{self._name} failed in render", error) from error
+            raise failure(f"{self._name} failed in {what}", error) from error
 
     def _check_first(self, what: str, observation: Any) -> None:
-        self._unseen.remove(what)
-        self._check(f"the observation of {what}", self.observation_space, observation)
+        if what in self._unseen:
+            self._unseen.remove(what)
+            self._check(f"the observation of {what}", self.observation_space, observation)
 
     def _check(self, part: str, space: gymnasium.Space[Any], value: Any) -> None:
         """Raise CannotBuild unless Gymnasium can put a value into a batch, and a choice is one of its space."""
         inside: Any = space.items() if isinstance(space, spaces.Dict) else ()
         if isinstance(space, spaces.Tuple):
             inside = enumerate(space)
-        batch: Any = create_empty_array(space, 1)
         try:
             parts = [(f"{part} {key!r}", own, value[key]) for key, own in inside]
+            batch: Any = create_empty_array(space, 1)
             (batched,) = [None] if parts else concatenate(space, [value], batch)
-            is_wrong = isinstance(space, _CHOICES) and not space.contains(batched)
+            if not isinstance(space, _CHOICES) or space.contains(batched):
+                for inner in parts:
+                    self._check(*inner)
+                return
         except (LookupError, TypeError, ValueError):
-            is_wrong = True
-        if is_wrong:
-            is_long = isinstance(value, np.ndarray) and value.size > 3
-            came = f"{value.dtype}{list(value.shape)}" if is_long else shortened(value)
-            raise CannotBuild(f"{self._name}: {part} is declared as {shortened(space)}, but came as {came}")
-        for inner in parts:
-            self._check(*inner)
+            pass
+        is_long = isinstance(value, np.ndarray) and value.size > 3
+        came = f"{value.dtype}{list(value.shape)}" if is_long else shortened(value)
+        raise CannotBuild(f"{self._name}: {part} is declared as {shortened(space)}, but came as {came}")
 
 
 @contextlib.contextmanager

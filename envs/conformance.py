@@ -2,12 +2,12 @@
 
 import itertools
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.envs.registry import from_description
+from seed_rl.envs.spaces import tensors_of
 from seed_rl.envs.vector.steps import outputs, random_play, random_policy
 
 
@@ -17,9 +17,7 @@ def check_suite(config: EnvConfig, steps: int) -> None:
     Spaces and dtypes must be as declared, environments must reset themselves, seeds must determine episodes, also in
     used environments, different seeds give different ones, and the description must build an equal config.
 
-    Args:
-      config: a config whose suite is registered or has an entry point.
-      steps: number of random actions to take, enough for an episode to end.
+    The suite is registered or has an entry point; in `steps` random actions, an episode must end.
     """
     spec = config.spec()
     assert from_description(config.describe()) == config
@@ -46,10 +44,5 @@ def _play(config: EnvConfig, seed: int, steps: int, used: bool) -> tuple[list[np
             assert output.reward.shape == output.done.shape == output.last.shape == (num_envs,)
             assert output.done.dtype == output.last.dtype == np.bool_
             any_ended |= bool(history and (output.done | output.last).any())
-            history += [*_tensors(output.observation), *map(np.array, output[:3])]
+            history += map(np.array, [*tensors_of(output.observation).values(), *output[:3]])
         return history, any_ended
-
-
-def _tensors(observation: Any) -> list[np.ndarray]:
-    parts = observation.values() if isinstance(observation, dict) else [observation]
-    return [np.array(part) for part in parts]

@@ -4,6 +4,7 @@ OpenGL's drivers and TensorFlow may need other versions of the same native libra
 """
 
 import contextlib
+import functools
 import itertools
 import logging
 import multiprocessing
@@ -51,7 +52,7 @@ def probe_spec(config: EnvConfig) -> EnvSpec:
         return config.spec()
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
         spec = base.spec_of(env)
-        list(itertools.islice(_check_outputs(config.title, env, spec), _PROBED_STEPS))
+        list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
     frames = [part for _, part in spec.observation_tensors() if part.dtype == "uint8" and len(part.shape) == 3]
     if any(part.nbytes > LARGE_FRAME for part in frames) and hasattr(config, "frame_size"):
         setting = f"{type(config).__name__}.frame_size = 84"
@@ -65,27 +66,24 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
     count = sum(choices_of(spec.action))
     masks = f"; action masks of {count} values" if spec.has_mask else "; no action masks" if count else ""
     players = f"; {config.players} players" if config.players > 1 else ""
+    steps, ends, rewards = 0, 0, []
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
-        outputs = _check_outputs(config.title, env, spec)
+        outputs = _checked_outputs(config.title, env, spec)
         next(outputs)
-        began, steps, ends, low, high = time.monotonic(), 0, 0, np.inf, -np.inf
+        began = time.monotonic()
         while not steps or time.monotonic() < began + seconds:
             output = next(outputs)
             steps, ends = steps + 1, ends + int(output.done[0] and not output.last[0])
-            low, high = min(low, *output.reward), max(high, *output.reward)
+            rewards += [output.reward.min(), output.reward.max()]
         rate = steps / (time.monotonic() - began)
     speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
     limit = "" if ends or steps < ENOUGH_STEPS else ": if episodes never end, limit their steps"
-    taken = f"{steps} random steps, {speed} a second, with rewards from {low:g} to {high:g}"
+    taken = f"{steps} random steps, {speed} a second, with rewards from {min(rewards):g} to {max(rewards):g}"
     return [f"{spec}{masks}{players}", taken, f"{ends} ends of episodes{limit}"]
 
 
-def _check_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
-    """Yield the outputs of random play after checking each.
-
-    Raises:
-      CannotBuild: an output does not match the spec, or is not finite.
-    """
+def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
+    """Yield the outputs of random play, or raise CannotBuild if one does not match the spec, or is not finite."""
     for output in random_play(env, spec):
         tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
         parts = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
@@ -115,14 +113,10 @@ def make_elsewhere(config: EnvConfig, num_envs: int) -> VectorEnv:
 def watch_elsewhere(config: EnvConfig) -> Watchable:
     """Build an environment that can be filmed, where `make_elsewhere` would build it."""
     try:
-        return _Pictures(_Elsewhere(config.title, config.watch))
+        env = _Elsewhere(config.title, config.watch)
     except CannotBuild:
         return config.watch()
-
-
-class _Pictures(Watchable):
-    def picture(self, observation: Any) -> np.ndarray:
-        return self.env.picture(observation)  # type: ignore[attr-defined]
+    return Watchable(env, functools.partial(env.ask, "picture"))
 
 
 class _Elsewhere(UniformVectorEnv):
@@ -143,34 +137,29 @@ class _Elsewhere(UniformVectorEnv):
             with explaining(
                 CannotBuild, f"{name} can't be sent to another process", AttributeError, pickle.PickleError
             ):
-                num_envs, *made = self._ask("make", make, *arguments)
+                num_envs, *made = self.ask("make", make, *arguments)
         except BaseException:
             self.close_extras()
             raise
         super().__init__(num_envs, *made)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start new episodes."""
-        return self._ask("reset", seed), {}
+        return self.ask("reset", seed=seed)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all environments, without `info`."""
-        return *self._ask("step", actions), {}
+        return self.ask("step", actions)
 
-    def picture(self, observation: Any) -> np.ndarray:
-        """Draw the current state of a `Watchable`."""
-        return self._ask("picture", observation)
-
-    def _ask(self, what: str, *arguments: Any) -> Any:
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the environments; what it returns has an empty `info`."""
         try:
-            self._pipe.send((what, arguments))
+            self._pipe.send((method, arguments, options))
             answer = self._pipe.recv()
         except (EOFError, OSError) as lost:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_SECONDS)
             code: Any = self._process.returncode
             how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
-            raise EnvironmentFailed(f"the process of {self._name} ended in {what}: {how}") from lost
+            raise EnvironmentFailed(f"the process of {self._name} ended in {method}: {how}") from lost
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -187,28 +176,22 @@ class _Elsewhere(UniformVectorEnv):
 
 def serve(descriptor: int) -> None:
     """Answer the requests that come through a pipe until it is closed."""
-    what, env = "make", None
+    method, env = "make", None
     with Connection(descriptor) as pipe, contextlib.ExitStack() as at_end:
         while True:
             try:
-                what, arguments = pipe.recv()
-                if what == "make":
+                method, arguments, options = pipe.recv()
+                if method == "make":
                     make, *rest = arguments
                     env = at_end.enter_context(contextlib.closing(make(*rest)))
-                answer = _answer(env, what, *arguments)
+                    spaces = env.single_observation_space, env.single_action_space
+                    answer: Any = env.num_envs, *spaces, base.autoreset_mode(env)
+                else:
+                    answer = getattr(env, method)(*arguments, **options)
+                    answer = (*answer[:-1], {}) if isinstance(answer, tuple) else answer
             except EOFError:
                 return
             except (Exception, SystemExit) as error:  # an environment may raise anything
-                kind = CannotBuild if what == "make" else EnvironmentFailed
-                answer = base.failure(f"an environment failed in {what}", error, kind)
+                kind = CannotBuild if method == "make" else EnvironmentFailed
+                answer = base.failure(f"an environment failed in {method}", error, kind)
             pipe.send(answer)
-
-
-def _answer(env: Any, what: str, *arguments: Any) -> Any:
-    if what == "make":
-        return env.num_envs, env.single_observation_space, env.single_action_space, base.autoreset_mode(env)
-    if what == "reset":
-        return env.reset(seed=arguments[0])[0]
-    if what == "step":
-        return env.step(arguments[0])[:4]
-    return env.picture(arguments[0])

@@ -18,7 +18,7 @@ from seed_rl.envs.checks import Checked, sentences_of
 from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.rendering import make_watchable
 from seed_rl.envs.vector.workers import WorkersVectorEnv
-from seed_rl.envs.vector.wrappers import make_sendable
+from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.system.files import explaining
@@ -59,9 +59,6 @@ class Gym(EnvConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        own = {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}
-        if taken := own.intersection(json.loads(self.options)):
-            raise ValueError(f"Gym.options must not set {min(taken)!r}, which has its own setting or none")
         object.__setattr__(self, "wrappers", tuple(map(_wrapper_text, self.wrappers)))
         if self.wrappers and self.envpool:
             raise ValueError("Gym.wrappers must be () with Gym.envpool: they wrap single environments")
@@ -102,7 +99,7 @@ class Gym(EnvConfig):
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         options = json.loads(self.options) | more_options
         env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
-        return make_sendable(env, self.id, self.keys, self.frame_size, self.grayscale)
+        return FlatVectorEnv(env, self.keys, self.frame_size, self.grayscale, name=self.id)
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()

@@ -33,7 +33,7 @@ class Memory(EnvConfig):
         return MemoryVectorEnv(num_envs, self.num_cues, self.delay)
 
     def spec(self) -> EnvSpec:
-        return spec_of(MemoryVectorEnv(1, self.num_cues, self.delay))
+        return spec_of(self.make(1))
 
 
 class MemoryVectorEnv(UniformVectorEnv):
@@ -45,7 +45,6 @@ class MemoryVectorEnv(UniformVectorEnv):
         self._time, self._cue = np.zeros((2, num_envs), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start new episodes."""
         super().reset(seed=seed)
         self._begin(np.ones(self.num_envs, bool))
         return self._render(), {}

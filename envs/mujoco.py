@@ -1,14 +1,16 @@
 """Gymnasium's MuJoCo tasks: continuous control from joint angles and velocities."""
 
 import dataclasses
+import functools
 import json
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import gin
 from gymnasium.vector import VectorEnv
 
 from seed_rl.envs.base import EnvConfig, Watchable
 from seed_rl.envs.gym import Gym
+from seed_rl.envs.vector.rendering import make_watchable
 from seed_rl.settings import Count, NonNegative, OneOf
 
 TASKS = (
@@ -74,5 +76,6 @@ class MuJoCo(EnvConfig):
 
     def watch(self) -> Watchable:
         gym = dataclasses.replace(self, backend="gymnasium")._gym
-        camera = {} if self.task in WITHOUT_CAMERA else {"camera_name": "track"}  # Gymnasium 1.3's default stays behind
-        return dataclasses.replace(gym, options=json.dumps(json.loads(gym.options) | camera)).watch()
+        # Gymnasium 1.3's default camera stays behind.
+        camera: Any = {} if self.task in WITHOUT_CAMERA else {"camera_name": "track"}
+        return make_watchable(functools.partial(gym.make, **camera), 1, gym.id)

@@ -14,11 +14,10 @@ from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
 from seed_rl.envs.checks import sentences_of
-from seed_rl.envs.spaces import check_size
+from seed_rl.envs.spaces import check_size, tensors_of
 from seed_rl.envs.vector.games import Game, GamesVectorEnv
-from seed_rl.envs.vector.masks import MASK, tensors_of
 from seed_rl.envs.vector.rendering import make_watchable
-from seed_rl.envs.vector.wrappers import make_sendable
+from seed_rl.envs.vector.wrappers import MASK, FlatVectorEnv
 from seed_rl.foreign import JsonObject
 from seed_rl.settings import Count, Within
 
@@ -75,7 +74,7 @@ class PettingZoo(EnvConfig):
         with sentences_of(self.env):
             games = [_Zoo(self, self._make_one(options)) for _ in range(num_envs // self.players)]
         how = self.keys, self.frame_size, self.grayscale, games[0].added
-        return make_sendable(GamesVectorEnv(games), self.env, *how)
+        return FlatVectorEnv(GamesVectorEnv(games), *how, name=self.env)
 
     def _make_one(self, options: Mapping[str, Any]) -> Any:
         """Build one environment of PettingZoo, with its parallel interface if it has one."""

@@ -1,8 +1,6 @@
 """Finds environment suites by name."""
 
 import dataclasses
-import importlib
-import os
 import sys
 from importlib.metadata import entry_points
 
@@ -14,24 +12,11 @@ ENTRY_POINTS = "seed_rl.envs"
 """The entry-point group in which packages, including this one, declare `EnvConfig` classes."""
 
 _registered: dict[str, type[EnvConfig]] = {}
-_directories: set[str] = set()  # permitted directories of native code
-
-
-def permit(module: str) -> None:
-    """Lets settings from others name a module, which is imported now, or a directory of native code.
-
-    Raises:
-      ImportError: the module can't be imported.
-    """
-    if os.sep in module:
-        _directories.add(os.path.join(module, ""))
-    else:
-        importlib.import_module(module)
 
 
 def may_import(module: str) -> bool:
     """Whether settings from others may name a module: importing one that is already loaded runs no code."""
-    return module in sys.modules or module in _directories
+    return module in sys.modules
 
 
 def register(config: type[EnvConfig]) -> type[EnvConfig]:
@@ -46,11 +31,7 @@ def names() -> list[str]:
 
 
 def suite(name: str) -> type[EnvConfig]:
-    """The config class of a suite.
-
-    Raises:
-      CannotBuild: there is no such suite; the message lists the known ones.
-    """
+    """The config class of a suite; raises CannotBuild, with the known ones, if there is no such suite."""
     if name in _registered:
         return _registered[name]
     found = entry_points(group=ENTRY_POINTS)
@@ -60,15 +41,10 @@ def suite(name: str) -> type[EnvConfig]:
 
 
 def from_description(description: EnvDescription) -> EnvConfig:
-    """Build the config that a description, for example from a learner, describes.
-
-    Raises:
-      CannotBuild: the suite or an option is unknown, or a value is invalid.
-    """
+    """Build the config that a description describes, or raise CannotBuild if a name or value in it is invalid."""
     config = suite(description.suite)
     known = {field.name for field in dataclasses.fields(config)}
-    unknown = sorted(set(description.options) - known)
-    if unknown:
+    if unknown := sorted(set(description.options) - known):
         raise CannotBuild(f"suite {description.suite!r} has no option {', '.join(unknown)} (known: {sorted(known)})")
     try:
         return config(**description.options)

@@ -3,12 +3,12 @@
 import contextlib
 import itertools
 import os
-from typing import Any
 
 import numpy as np
 
 from seed_rl.envs.base import EnvConfig, legal_actions
 from seed_rl.envs.elsewhere import make_elsewhere, probe_spec
+from seed_rl.envs.spaces import tensors_of
 from seed_rl.envs.vector.steps import outputs, random_policy
 from seed_rl.specs import ArraySpec
 from seed_rl.types import EnvOutput
@@ -26,17 +26,12 @@ def show_observations(config: EnvConfig, directory: str) -> int:
     every step's action, reward, end, and numbers. Each part with the axes of a picture is a PNG per step, pixel by
     pixel; channels that are not one gray or three colours lie side by side. Frames are single: agents stack them.
 
-    Returns:
-      The number of files.
-
-    Raises:
-      CannotBuild, EnvironmentFailed: as in `probe_spec`.
-      OSError: a file can't be written.
+    Returns the number of files; raises the errors of `probe_spec`, and OSError if a file can't be written.
     """
     from PIL import Image
 
     os.makedirs(directory, exist_ok=True)
-    spec, actions = probe_spec(config), []
+    spec, actions = probe_spec(config), list[np.ndarray]()
     choose = random_policy(spec)
 
     def act(output: EnvOutput) -> np.ndarray:
@@ -44,35 +39,30 @@ def show_observations(config: EnvConfig, directory: str) -> int:
         return actions[-1]
 
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
-        steps = list(itertools.islice(outputs(env, act, seed=0), 1 + STEPS))
-        space = env.single_observation_space
-    inputs = spec.network_inputs()
-    values = {name: np.stack([_part(step.observation, name)[0] for step in steps]) for name, _ in inputs}
+        steps, space = list(itertools.islice(outputs(env, act, seed=0), 1 + STEPS)), env.single_observation_space
+    inputs = {name or "observation": part for name, part in spec.network_inputs()}
+    values = {name: np.stack([tensors_of(step.observation)[name][0] for step in steps]) for name in inputs}
     lines = [f"{config.title}: what a network gets in {STEPS} random steps", ""]
-    for name, part in inputs:
-        declared, came = _part(space, name), values[name]
+    for name, part in inputs.items():
+        declared, came = tensors_of(space)[name], values[name]
         ranges = f"declared {declared.low.min():g} to {declared.high.max():g}, was {came.min():g} to {came.max():g}"
         same = ", the same in every step" if (came == came[0]).all() else ""
-        lines.append(f"{name or 'observation'}: {part.kind}, {part}, {ranges}{same}")
+        lines.append(f"{name}: {part.kind}, {part}, {ranges}{same}")
     lines.append(f"action: {spec.action}{', with a mask' if spec.has_mask else ''}")
-    pictures = [(name, part) for name, part in inputs if part.kind in _PICTURES]
+    pictures = {name: part for name, part in inputs.items() if part.kind in _PICTURES}
     for number, step in enumerate(steps):
         came_by = f"action {actions[number - 1][0]}, reward {step.reward[0]:g}, " if number else ""
         ends = ["an episode begins"] * bool(step.done[0]) + ["an episode ends"] * bool(step.last[0])
         lines += ["", f"step {number}: {came_by}{', '.join(ends) or 'no end'}"]
-        lines += [f"  {name or 'observation'} {_text(values[name][number])}" for name, _ in inputs]
+        lines += [f"  {name} {_text(values[name][number])}" for name in inputs]
         if (legal := legal_actions(spec, step.observation)) is not None:
             lines.append(f"  legal actions {_text(legal[0].astype(int))}")
-        for name, part in pictures:
-            path = os.path.join(directory, f"{number:02}_{(name or 'observation').replace('/', '+')}.png")
+        for name, part in pictures.items():
+            path = os.path.join(directory, f"{number:02}_{name.replace('/', '+')}.png")
             Image.fromarray(picture_of(part, values[name][number])).save(path)
     with open(os.path.join(directory, TEXT), "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     return 1 + len(steps) * len(pictures)
-
-
-def _part(observation: Any, name: str) -> Any:
-    return observation[name] if name else observation
 
 
 def _text(values: np.ndarray) -> str:

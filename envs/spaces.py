@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -44,6 +44,11 @@ def leaves(space: gymnasium.Space[Any], name: str = "", path: tuple[Any, ...] = 
     for index, (key, child) in enumerate(space.items() if isinstance(space, spaces.Dict) else enumerate(space)):
         own = key if all(map(_NAME.fullmatch, str(key).split("/"))) else index
         yield from leaves(child, f"{name}/{own}" if name else str(own), (*path, key))
+
+
+def tensors_of(observation: Any) -> dict[str, Any]:
+    """The tensors of an observation, or its parts of a space, by name: an only one is called `observation`."""
+    return dict(observation) if isinstance(observation, Mapping) else {"observation": observation}
 
 
 def observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:

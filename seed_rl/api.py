@@ -18,8 +18,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, UniformVectorEnv, Watchable
     from seed_rl.envs.conformance import check_suite
     from seed_rl.envs.registry import register as register_suite
-    from seed_rl.envs.vector.masks import pack_masks
-    from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions
+    from seed_rl.envs.vector.wrappers import FlatVectorEnv
     from seed_rl.errors import Failure, UsageError
     from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play
     from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
@@ -59,11 +58,11 @@ __all__ = [
     "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "Failure", "FlatVectorEnv", "FrameConv",
     "Inference", "Logs", "LossOutput", "MixedSpec", "ModelAgent", "MultiDiscreteSpec",
     "NoPolicy", "NonNegative", "OneOf", "Optimizer", "Place", "Played", "Policy", "Rejected",
-    "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments",
+    "Replay", "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments",
     "SecurityError", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig",
     "TrunkModel", "UniformVectorEnv", "UnitInterval", "Unroll", "UsageError", "VariableGroup", "Watchable", "Within",
     "check_suite", "create_weights", "distribution_of", "evaluate_run", "lambda_returns",
-    "load_experiment", "load_policy", "mask_illegal", "open_run", "pack_masks", "play", "read_metrics",
+    "load_experiment", "load_policy", "mask_illegal", "open_run", "play", "read_metrics",
     "register_suite", "shipped_configs", "stack_frames", "transitions_of", "vtrace",
 ]  # fmt: skip
 __dir__ = __all__.copy

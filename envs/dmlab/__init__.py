@@ -5,7 +5,9 @@ The package `deepmind_lab` is needed only where environments are built, not by t
 
 import dataclasses
 import functools
+import itertools
 import os
+import pathlib
 from typing import Annotated, ClassVar
 
 import gin
@@ -15,10 +17,23 @@ from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
 from seed_rl.envs.dmlab.env import CONTROLS, MAX_WORDS, VOCABULARY, DMLabEnv
-from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
+from seed_rl.envs.references import read_references
 from seed_rl.envs.vector.workers import WorkersVectorEnv
 from seed_rl.settings import Count, OneOf, Place, Within
 from seed_rl.specs import EnvSpec
+
+FOLDER = "contributed/dmlab30/"
+"""Where the simulator has the levels of DMLab-30."""
+REFERENCES = read_references(pathlib.Path(__file__).with_name("scores.csv"))
+"""Mean returns of humans and of random play (arXiv:1802.01561), keyed by the 30 levels that agents are scored on."""
+TEST_TWINS = {
+    "rooms_collect_good_objects_train": "rooms_collect_good_objects_test",
+    "rooms_exploit_deferred_effects_train": "rooms_exploit_deferred_effects_test",
+}
+"""Levels that have separate versions for training and for scoring; all others have one version for both."""
+DMLAB_30 = tuple(sorted({*REFERENCES, *TEST_TWINS}))
+"""All levels, for training and for scoring."""
+_WITH_PICTURES = ("arbitrary_visuomotor_mapping", "continuous_recognition")  # which don't come with DeepMind Lab
 
 # fmt: off
 DEFAULT_ACTIONS = (
@@ -57,13 +72,8 @@ class DMLab(EnvConfig):
     """The concatenated raw actions, seven numbers each (see `CONTROLS`); empty: the usual nine."""
     held_out: bool = False
     """Use maps, texts and objects that never occur in training, in levels that have them; for evaluation."""
-    instructions: bool | None = None
-    """Whether observations include the level's instruction; None: only in levels that give some (`language_...`).
-    Observations then consist of `frame` and `instruction`, uint16 [16]: an id for each word, then zeros."""
     dataset_path: Annotated[str, Place()] = ""
     """Directory on the actors' machines with the pictures that two psychlab levels show."""
-    runfiles_path: Annotated[str, Place()] = ""
-    """Directory on the actors' machines with the simulator's files; empty: the package's own."""
     level_cache: Annotated[str, Place(is_written=True)] = ""
     """Cache of compiled maps that all actors share: a directory, or a URL for fsspec; empty: no cache."""
     renderer: Annotated[str, OneOf("software", "hardware")] = "software"
@@ -71,7 +81,7 @@ class DMLab(EnvConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if is_held_out(self.level) and not self.held_out:
+        if self.name in TEST_TWINS.values() and not self.held_out:
             raise ValueError(f"DMLab.held_out must be True in {self.level}, which is for evaluation only")
         for name in ("width", "height"):
             if getattr(self, name) % 4:
@@ -79,10 +89,9 @@ class DMLab(EnvConfig):
         if len(self.action_set) % len(CONTROLS):
             wanted = f"{len(CONTROLS)} numbers for each action"
             raise ValueError(f"DMLab.action_set must hold {wanted}, got {self.action_set!r}")
-        for action in self.actions:
-            for number, (name, (low, high)) in zip(action, CONTROLS.items(), strict=True):
-                if not low <= number <= high:
-                    raise ValueError(f"DMLab.action_set: {name} must be in [{low}, {high}], got {number} in {action}")
+        for number, (name, (low, high)) in zip(self.action_set, itertools.cycle(CONTROLS.items()), strict=False):
+            if not low <= number <= high:
+                raise ValueError(f"DMLab.action_set: {name} must be in [{low}, {high}], got {number}")
 
     @classmethod
     def tasks(cls) -> list[str]:
@@ -93,13 +102,19 @@ class DMLab(EnvConfig):
         return {"deepmind_lab": "docs/dmlab.md says how to build it"}
 
     @property
-    def modules(self) -> tuple[str, ...]:
-        return (os.path.join(self.runfiles_path, ""),) if self.runfiles_path else ()
-
-    @property
     def path(self) -> str:
         """The level's path in the simulator."""
-        return path_of(self.level)
+        return FOLDER + self.level if self.level in DMLAB_30 else self.level
+
+    @property
+    def name(self) -> str:
+        """The level's name, without the folder of DMLab-30."""
+        return self.level.removeprefix(FOLDER)
+
+    @property
+    def gives_instructions(self) -> bool:
+        """Whether observations consist of `frame` and `instruction`, uint16 [16]: an id for each word, then zeros."""
+        return self.name.rpartition("/")[2].startswith("language_")
 
     @property
     def actions(self) -> list[tuple[int, ...]]:
@@ -110,11 +125,6 @@ class DMLab(EnvConfig):
     @property
     def action_repeat(self) -> int:
         return self.num_action_repeats
-
-    @property
-    def gives_instructions(self) -> bool:
-        """Whether observations include the level's instruction."""
-        return has_instructions(self.level) if self.instructions is None else self.instructions
 
     @property
     def env_spaces(self) -> tuple[spaces.Box | spaces.Dict, spaces.Discrete]:
@@ -128,17 +138,13 @@ class DMLab(EnvConfig):
         return spec_of_spaces(*self.env_spaces)
 
     def human_normalised(self, mean_return: float) -> float | None:
-        reference = reference_of(self.level)
+        reference = REFERENCES.get(TEST_TWINS.get(self.name, self.name))
         return None if reference is None else reference.normalise(mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
-        """Start a process per environment, because simulators hold the interpreter's lock; they start when reset.
-
-        Raises:
-          CannotBuild: something is missing on this machine; the message says what.
-        """
+        """Start a process per environment, because simulators hold the interpreter's lock; they start when reset."""
         first = os.path.join(self.dataset_path, "0001.png")
-        if needs_dataset(self.path) and not os.path.isfile(first):
+        if self.name.rpartition("/")[2].removeprefix("psychlab_") in _WITH_PICTURES and not os.path.isfile(first):
             raise CannotBuild(
                 f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows, but there is no "
                 f"{first!r} here"

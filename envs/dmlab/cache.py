@@ -24,9 +24,7 @@ class LevelCache:
     """
 
     def __init__(self, place: str):
-        """
-        Args:
-          place: a directory, or a URL for fsspec such as `gs://bucket/levels`; it grows without bound.
+        """`place` is a directory, or a URL for fsspec such as `gs://bucket/levels`; it grows without bound.
 
         Raises:
           CannotBuild: fsspec, or its package for this kind of URL, is missing, or the kind of URL is unknown.

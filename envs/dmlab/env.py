@@ -54,12 +54,7 @@ class DMLabEnv(gymnasium.Env):
         self._lab: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; the first time, start the simulator.
-
-        Raises:
-          CannotBuild: the simulator refuses; the message says why.
-          RuntimeError: the simulator failed.
-        """
+        """Start an episode; the first time, start the simulator, or raise CannotBuild with its reason."""
         super().reset(seed=None if seed is None else int(seed))
         if self._lab is None:
             self._folder = self._folder or tempfile.mkdtemp(prefix="dmlab_temp_folder_")  # removed by `close`
@@ -71,11 +66,7 @@ class DMLabEnv(gymnasium.Env):
         return self._observation, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Repeat an action; the reward is the sum over its frames.
-
-        Raises:
-          RuntimeError: the simulator failed, or has no episode in progress.
-        """
+        """Repeat an action; the reward is the sum over its frames."""
         # A copy, because the simulator reads views incorrectly.
         reward = self._lab.step(self._actions[action].copy(), num_steps=self._config.num_action_repeats)
         running = self._lab.is_running()
@@ -102,14 +93,10 @@ def _start(config: Any, folder: str) -> Any:
     if config.dataset_path:
         settings["datasetPath"] = config.dataset_path
     cache = LevelCache(config.level_cache) if config.level_cache else None
-    runfiles = config.runfiles_path or deepmind_lab.runfiles_path()
-    library = os.path.join(runfiles, f"libdmlab_headless_{'hw' if config.renderer == 'hardware' else 'sw'}.so")
-    if not os.path.isfile(library):
-        raise CannotBuild(
-            f"{name} can't be started: DMLab.runfiles_path must name the directory of the simulator's files on this "
-            f"machine, but there is no {library!r}, which DMLab.renderer = {config.renderer!r} needs"
-        )
-    deepmind_lab.set_runfiles_path(runfiles)
+    library = f"libdmlab_headless_{'hw' if config.renderer == 'hardware' else 'sw'}.so"
+    if not os.path.isfile(path := os.path.join(deepmind_lab.runfiles_path(), library)):
+        reason = f"there is no {path!r}, which DMLab.renderer = {config.renderer!r} needs"
+        raise CannotBuild(f"{name} can't be started: {reason}")
     wanted = [_FRAME, _INSTRUCTION] if config.gives_instructions else [_FRAME]
     with explaining(CannotBuild, f"{name} can't be started", RuntimeError, ValueError):
         lab = deepmind_lab.Lab(

@@ -6,35 +6,20 @@ from typing import Annotated, ClassVar
 import gin
 from gymnasium.vector import VectorEnv
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
-from seed_rl.envs.football.maps import NUM_ACTIONS, PackedMaps, newest_in_colours
+from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
+from seed_rl.envs.football.maps import NUM_ACTIONS, PackedMaps, RepeatedActions, newest_in_colours
 from seed_rl.envs.vector import pool
 from seed_rl.envs.vector.games import GamesVectorEnv
-from seed_rl.envs.vector.wrappers import RepeatedActions
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 SCENARIOS = (
-    "11_vs_11_competition",
-    "11_vs_11_easy_stochastic",
-    "11_vs_11_hard_stochastic",
-    "11_vs_11_kaggle",
-    "11_vs_11_stochastic",
-    "1_vs_1_easy",
-    "5_vs_5",
-    "academy_3_vs_1_with_keeper",
-    "academy_corner",
-    "academy_counterattack_easy",
-    "academy_counterattack_hard",
-    "academy_empty_goal",
-    "academy_empty_goal_close",
-    "academy_pass_and_shoot_with_keeper",
-    "academy_run_pass_and_shoot_with_keeper",
-    "academy_run_to_score",
-    "academy_run_to_score_with_keeper",
-    "academy_single_goal_versus_lazy",
+    *("11_vs_11_competition", "11_vs_11_easy_stochastic", "11_vs_11_hard_stochastic", "11_vs_11_kaggle"),
+    *("11_vs_11_stochastic", "1_vs_1_easy", "5_vs_5", "academy_3_vs_1_with_keeper", "academy_corner"),
+    *("academy_counterattack_easy", "academy_counterattack_hard", "academy_empty_goal", "academy_empty_goal_close"),
+    *("academy_pass_and_shoot_with_keeper", "academy_run_pass_and_shoot_with_keeper", "academy_run_to_score"),
+    *("academy_run_to_score_with_keeper", "academy_single_goal_versus_lazy"),
 )
-_IDLE = 0
 _INSTALL = "run scripts/install_gfootball.sh to build it, or use Football.backend = 'envpool', which is prebuilt"
 
 
@@ -103,19 +88,18 @@ class Football(EnvConfig):
 
     def watch(self) -> Watchable:
         """Draw the maps in colour, which needs neither a display nor the engine's renderer."""
-        return ObservationPictures(self.make(self.players), newest_in_colours)
+        return Watchable(self.make(self.players), lambda maps: newest_in_colours(maps[0]))
 
     def make(self, num_envs: int) -> VectorEnv:
         self.check_rows("the number of environments", num_envs)
-        env = self._make(num_envs)
-        return env if self.num_action_repeats == 1 else RepeatedActions(env, self.num_action_repeats, _IDLE)
-
-    def _make(self, num_envs: int) -> VectorEnv:
+        repeats = self.num_action_repeats
         if self.backend == "envpool":
-            env = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
-            return PackedMaps(env, "checkpoints" in self.rewards)
-        try:
-            from seed_rl.envs.football.engine import FootballGame
-        except ImportError as error:
-            raise CannotBuild(f"the gfootball package can't be used here ({error}): {_INSTALL}") from error
-        return GamesVectorEnv([FootballGame(self) for _ in range(num_envs // self.players)])
+            maps = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
+            env: VectorEnv = PackedMaps(maps, "checkpoints" in self.rewards, ends_late=repeats > 1)
+        else:
+            try:
+                from seed_rl.envs.football.engine import FootballGame
+            except ImportError as error:
+                raise CannotBuild(f"the gfootball package can't be used here ({error}): {_INSTALL}") from error
+            env = GamesVectorEnv([FootballGame(self) for _ in range(num_envs // self.players)])
+        return env if repeats == 1 else RepeatedActions(env, repeats)

@@ -7,15 +7,7 @@ import gym_notices.notices
 import gymnasium
 import numpy as np
 
-from seed_rl.envs.football.maps import (
-    LAYERS,
-    LEFT_TEAM,
-    NUM_ACTIONS,
-    CheckpointRewards,
-    first_map,
-    observation_space,
-    stack_map,
-)
+from seed_rl.envs.football import maps
 from seed_rl.envs.vector.games import Game
 
 gym_notices.notices.notices.clear()  # gfootball imports Gym (unused here), which would print that it is unmaintained
@@ -30,14 +22,14 @@ class FootballGame(Game):
     """
 
     def __init__(self, settings: Any):  # Football, which imports this module
-        self.observation_space = observation_space(settings.map_shape)
-        self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
+        self.observation_space = maps.observation_space(settings.map_shape)
+        self.action_space = gymnasium.spaces.Discrete(maps.NUM_ACTIONS)
         self.players, self._left = settings.players, settings.left_players
         agents = f"agent:left_players={self._left},right_players={settings.right_players}"
         values = {"level": settings.scenario, "players": [agents], "game_engine_random_seed": 0}
         self._config = gfootball_config.Config(values)
         self.env = football_env_core.FootballEnvCore(self._config)
-        self._checkpoints = CheckpointRewards(self.players) if "checkpoints" in settings.rewards else None
+        self._checkpoints = maps.CheckpointRewards(self.players) if "checkpoints" in settings.rewards else None
         self._stacked = np.zeros((self.players, *settings.map_shape), np.uint16)
 
     def seating(self, rng: np.random.Generator) -> np.ndarray:
@@ -49,7 +41,7 @@ class FootballGame(Game):
         """Start the match that the engine has for a seed below 2e9."""
         self._config.update({"game_engine_random_seed": seed, "reverse_team_processing": bool(seed % 2)})
         self.env.reset()
-        self._stacked = first_map(self._maps(self._views(self.env.observation())))
+        self._stacked = maps.first_map(self._maps(self._views(self.env.observation())))
         if self._checkpoints:
             self._checkpoints.begin(np.ones(self.players, bool))
         return self._stacked
@@ -59,11 +51,13 @@ class FootballGame(Game):
         turned = [observation_rotation.flip_single_action(int(each), self._config) for each in actions[self._left :]]
         observation, score, done, _ = self.env.step([*map(int, actions[: self._left]), *turned])
         views = self._views(observation)
-        self._stacked = stack_map(self._stacked, self._maps(views))
+        self._stacked = maps.stack_map(self._stacked, self._maps(views))
         rewards = np.where(np.arange(self.players) < self._left, float(score), -float(score))
         if self._checkpoints:
             ball = np.stack([view["ball"][:2] for view, _ in views])
-            has_ball = [(v["ball_owned_team"], v["ball_owned_player"]) == (LEFT_TEAM, active) for v, active in views]
+            has_ball = [
+                (v["ball_owned_team"], v["ball_owned_player"]) == (maps.LEFT_TEAM, active) for v, active in views
+            ]
             rewards = rewards + self._checkpoints.step(rewards, ball, np.array(has_ball))
         return self._stacked, rewards, [bool(done)] * self.players, [False] * self.players
 
@@ -73,17 +67,16 @@ class FootballGame(Game):
         return [(view, active) for view in both for active in view["left_agent_controlled_player"]]
 
     def _maps(self, views: Sequence[tuple[dict[str, Any], int]]) -> np.ndarray:
-        """The current maps, uint16 [P, H, W], with one bit for each of the `LAYERS`."""
-        maps: np.ndarray = np.zeros(self._stacked.shape, np.uint16)
-        height, width = maps.shape[1:]
-        for bits, (observation, active) in zip(maps, views, strict=True):
+        """The current maps, uint16 [P, H, W], with one bit for each layer."""
+        current: np.ndarray = np.zeros(self._stacked.shape, np.uint16)
+        height, width = current.shape[1:]
+        for bits, (observation, active) in zip(current, views, strict=True):
             left = np.asarray(observation["left_team"])
             shown = (left, observation["right_team"], observation["ball"][:2], left[active] if active >= 0 else ())
-            assert len(shown) == LAYERS
             for layer, points in enumerate(shown):
                 x, y = np.asarray(points, float).reshape(-1, 2).T
                 # The pitch is 2 wide and 2 / 2.25 high, around (0, 0).
                 columns = np.clip(((x + 1) / 2 * width).astype(int), 0, width - 1)
                 rows = np.clip(((y * 2.25 + 1) / 2 * height).astype(int), 0, height - 1)
                 bits[rows, columns] |= np.uint16(1 << layer)
-        return maps
+        return current

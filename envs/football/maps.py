@@ -1,10 +1,10 @@
-"""Super Mini Maps packed into bits, and checkpoint rewards, for both backends."""
+"""Super Mini Maps packed into bits, checkpoint rewards and repeated actions, for both backends."""
 
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 NUM_ACTIONS = 19
@@ -14,10 +14,11 @@ STACK = 4
 """Number of maps in an observation, oldest in the lowest bits; an episode starts with copies of its first map."""
 
 LEFT_TEAM = 0
+_IDLE = 0  # the action
 _BALL = 2  # the ball's layer
 _GRASS = (32, 96, 48)
 _COLOURS = ((240, 200, 40), (220, 60, 50), (255, 255, 255), (70, 150, 255))
-"""The colour of each layer."""
+"""The colour of each layer: yellow, red, white and blue."""
 
 
 def observation_space(map_shape: tuple[int, int]) -> spaces.Box:
@@ -36,10 +37,7 @@ def first_map(newest: np.ndarray) -> np.ndarray:
 
 
 def newest_in_colours(stacked: np.ndarray) -> np.ndarray:
-    """Draws the newest map of an observation [H, W] in colour, uint8 [H, W, 3].
-
-    The left team is yellow, its active player blue, the right team red, and the ball white.
-    """
+    """Draw the newest map of an observation [H, W] in colour, uint8 [H, W, 3]."""
     picture = np.empty((*stacked.shape, 3), np.uint8)
     picture[:] = _GRASS
     for layer in (0, 1, 3, 2):  # the ball lies on top
@@ -69,9 +67,9 @@ class CheckpointRewards:
         """The additional rewards of a step, float64 [N].
 
         Args:
-          score: float [N]: the reward for goals in this step.
-          ball: float [N, 2]: the ball's position; the opponents' goal is at (1, 0).
-          has_ball: bool [N]: whether the active player has the ball.
+          score: float [N], the reward for goals in this step.
+          ball: float [N, 2], the ball's position; the opponents' goal is at (1, 0).
+          has_ball: bool [N], whether the active player has the ball.
         """
         distance = np.linalg.norm(ball - np.array([1.0, 0.0]), axis=-1)
         reached = np.count_nonzero(distance[:, None] <= self._RADII, axis=-1)
@@ -85,17 +83,21 @@ class CheckpointRewards:
 class PackedMaps(VectorWrapper):
     """Stacks EnvPool's maps, uint8 [E, H, W, 4] of 0 and 255, into uint16 [E, H, W]; may add `CheckpointRewards`.
 
-    Both have NEXT_STEP autoreset.
+    EnvPool has NEXT_STEP autoreset. With `ends_late`, a match ends with the first step of the next one, as with
+    SAME_STEP autoreset, and that step's reward is zero.
 
     EnvPool reports neither the active player nor the ball's exact position, so a checkpoint is collected when any
     player of the left team has the ball, at the position of the ball's pixel.
     """
 
-    def __init__(self, env: VectorEnv, checkpoints: bool):
+    def __init__(self, env: VectorEnv, checkpoints: bool, ends_late: bool = False):
         super().__init__(env)
         assert isinstance(env.single_observation_space, spaces.Box)
         height, width, layers = env.single_observation_space.shape
         assert layers == LAYERS
+        if ends_late:
+            self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+        self._ends_late = ends_late
         self.single_observation_space = observation_space((height, width))
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self._checkpoints = CheckpointRewards(env.num_envs) if checkpoints else None
@@ -103,34 +105,45 @@ class PackedMaps(VectorWrapper):
         self._ended = np.zeros(env.num_envs, bool)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start new matches."""
         maps, _ = self.env.reset(seed=seed, options=options)
         self._ended = np.zeros(self.num_envs, bool)
         return self._stack(maps, ~self._ended), {}
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all matches."""
         maps, reward, terminated, truncated, info = self.env.step(actions)
         begins, self._ended = self._ended, terminated | truncated
         if self._checkpoints:
             score = np.round(reward).astype(int)
             has_ball = np.asarray(info["ball_owned_team"]).reshape(-1) == LEFT_TEAM
             reward = reward + self._checkpoints.step(score, _ball(maps), has_ball & ~begins)
-        stacked = self._stack(maps, begins)
-        return stacked, reward, self._ended, np.zeros(self.num_envs, bool), {}  # a match ends with its time
+        ends = begins if self._ends_late else self._ended
+        return self._stack(maps, begins), reward, ends, np.zeros(self.num_envs, bool), {}  # a match ends with its time
 
     def _stack(self, maps: np.ndarray, begins: np.ndarray) -> np.ndarray:
-        newest = _pack(maps)
+        bits = np.array([1 << layer for layer in range(LAYERS)], np.uint8)
+        newest = ((maps > 0) @ bits).astype(np.uint16)
         if self._checkpoints:
             self._checkpoints.begin(begins)
         self._stacked = np.where(begins[:, None, None], first_map(newest), stack_map(self._stacked, newest))
         return self._stacked
 
 
-def _pack(maps: np.ndarray) -> np.ndarray:
-    """Packs maps into uint16 [E, H, W], with one bit for each layer."""
-    bits = np.array([1 << layer for layer in range(LAYERS)], np.uint8)
-    return ((maps > 0) @ bits).astype(np.uint16)
+class RepeatedActions(VectorWrapper):
+    """Repeats each action and adds up the rewards of matches, which have SAME_STEP autoreset and are never truncated.
+
+    A match that begins before the last repetition idles for the rest of them, without rewards.
+    """
+
+    def __init__(self, env: VectorEnv, repeats: int):
+        super().__init__(env)
+        self._repeats = repeats
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        reward, ended = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
+        for _ in range(self._repeats):
+            observation, further, ends, truncated, info = self.env.step(np.where(ended, _IDLE, actions))
+            reward, ended = reward + np.where(ended, 0.0, further), ended | ends
+        return observation, reward, ended, truncated, info
 
 
 def _ball(maps: np.ndarray) -> np.ndarray:

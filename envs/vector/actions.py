@@ -11,8 +11,6 @@ from gymnasium import spaces
 from seed_rl.envs.spaces import Mixed, check_size, leaves
 
 _MOST_CHOICES = 1000
-
-
 _Flat: TypeAlias = tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]
 
 
@@ -31,10 +29,9 @@ def flat_actions(space: gymnasium.Space[Any]) -> _Flat:
     choices = [int(n) for flat, _ in parts for n in np.ravel(getattr(flat, "nvec", getattr(flat, "n", ())))]
     ends, cuts = {False: 0, True: len(choices)}, []  # of choices, and of numbers
     for flat, _ in parts:
-        is_box = isinstance(flat, spaces.Box)
-        begin = ends[is_box]
-        ends[is_box] += math.prod(flat.shape or ())
-        cuts.append(slice(begin, ends[is_box]))
+        is_box, size = isinstance(flat, spaces.Box), math.prod(flat.shape or ())
+        cuts.append(slice(ends[is_box], ends[is_box] + size))
+        ends[is_box] += size
 
     def to_action(actions: np.ndarray) -> Any:
         columns = actions.reshape(len(actions), -1)

@@ -21,10 +21,9 @@ _NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
 
 
 def numbers_of(info: Any) -> dict[str, float]:
-    """The finite numbers in the info of an episode's last step, at most 32, by name.
+    """The finite numbers in the info of an episode's last step, at most 32, by name; all else is ignored.
 
-    Numbers in a dictionary are named `dictionary/name`. Everything else is ignored, and names other than letters,
-    digits and `_ . -`.
+    Numbers in a dictionary are named `dictionary/name`. Names have letters, digits and `_ . -`.
     """
     found = {}
     for name, value in info.items() if isinstance(info, Mapping) else ():
@@ -38,12 +37,10 @@ def numbers_of(info: Any) -> dict[str, float]:
 
 
 def final_numbers(final: Any, ended: np.ndarray) -> list[tuple[int, str, float]]:
-    """Numbers about the episodes that have just ended: index of the environment, name and value.
+    """Numbers about the episodes that have just ended, where `ended`, bool [E]: index of the environment, name, value.
 
-    Args:
-      final: a dictionary with arrays [E] by name, and masks of their valid elements as `_name`: the info of a step with
-        NEXT_STEP autoreset, or its `final_info` with SAME_STEP. Everything else is ignored.
-      ended: bool [E], whether an episode ended.
+    `final` is the info of a step with NEXT_STEP autoreset, or its `final_info` with SAME_STEP: arrays [E] by name, and
+    masks of their valid elements as `_name`. Everything else in it is ignored.
     """
     found = []
     for index in np.flatnonzero(ended) if isinstance(final, Mapping) else ():
@@ -55,16 +52,10 @@ def final_numbers(final: Any, ended: np.ndarray) -> list[tuple[int, str, float]]
 
 
 def final_observations(env: VectorEnv, info: Mapping[str, Any], which: np.ndarray) -> Any:
-    """The last observations of episodes that have just ended.
+    """The last observations [n, ...] of the episodes `which`, int [n], that have just ended; None if `info` has none.
 
-    Args:
-      env: the vector environment, after a step.
-      info: the info of a step with SAME_STEP autoreset. Its `final_obs` is an observation [E, ...], or an array of E
-        objects, as in Gymnasium's own vector environments.
-      which: int [n]: the environments whose episodes have ended.
-
-    Returns:
-      An observation [n, ...]; None if `info` has no `final_obs`.
+    `info` is that of a step with SAME_STEP autoreset. Its `final_obs` is an observation [E, ...], or an array of E
+    objects, as in Gymnasium's own vector environments.
     """
     final = info.get("final_obs")
     if isinstance(final, np.ndarray) and final.dtype == object:
@@ -91,10 +82,7 @@ def replace_rows(observation: Any, which: np.ndarray, new: Any) -> Any:
 
 
 class ConvertedVectorEnv(VectorWrapper, abc.ABC):
-    """Environments whose observations are converted, also the last ones of truncated episodes in `info`.
-
-    A subclass sets the spaces.
-    """
+    """Environments whose observations are converted, also those in `info`; a subclass sets the spaces."""
 
     def __init__(self, env: VectorEnv):
         super().__init__(env)
@@ -103,25 +91,14 @@ class ConvertedVectorEnv(VectorWrapper, abc.ABC):
 
     @abc.abstractmethod
     def convert(self, observation: Any, ended: np.ndarray) -> Any:
-        """Convert an observation of E environments.
-
-        Args:
-          observation: an observation [E, ...] of the wrapped environments.
-          ended: bool [E], whether it is the last of an episode.
-        """
-
-    def own_actions(self, actions: Any) -> Any:
-        """Convert actions [E, ...] for the wrapped environments; by default, they stay the same."""
-        return actions
+        """Convert an observation [E, ...]; `ended`, bool [E], says whether it is the last of an episode."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start new episodes."""
         observation, info = self.env.reset(seed=seed, options=options)
         return self.convert(observation, self._nowhere), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all environments with actions [E, ...]."""
-        observation, reward, terminated, truncated, info = self.env.step(self.own_actions(actions))
+        observation, reward, terminated, truncated, info = self.env.step(actions)
         observation = self.convert(observation, terminated | truncated if self._is_late else self._nowhere)
         if "final_obs" in info and truncated.any():
             which = np.flatnonzero(truncated)

@@ -20,14 +20,9 @@ def conversion(space: spaces.Box, size: int = 0, grayscale: bool = False) -> tup
     Frames are uint8 [H, W], [C, H, W], [H, W, C] or stacks [N, H, W, C], with at most 16 channels and larger sides. The
     frames of a stack become channels.
 
-    Args:
-      space: the space of one environment.
-      size: new height and width, for frames of which a side is larger; 0 keeps the size. Each new pixel is the mean of
-        the area that it covers.
-      grayscale: whether to turn every three channels, red, green and blue, into one.
-
-    Returns:
-      None if the space has no frames, or if they stay as they are.
+    Frames of which a side is larger than `size`, unless that is 0, get it as height and width: each new pixel is the
+    mean of the area that it covers. With `grayscale`, every three channels, red, green and blue, become one. None if
+    the space has no frames, or if they stay as they are.
     """
     steps: list[Convert] = []
     for step_of in (_channels_last, functools.partial(_shrinking, size=size, grayscale=grayscale)):

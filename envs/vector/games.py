@@ -27,10 +27,9 @@ class Game(abc.ABC):
 
     @abc.abstractmethod
     def step(self, actions: np.ndarray) -> tuple[Sequence[Any], Sequence[float], Sequence[bool], Sequence[bool]]:
-        """Take a step with an action per seat.
+        """Take a step with an action per seat; return observation, reward, terminated and truncated per seat.
 
-        Returns:
-          Per seat: observation, reward, and whether it was terminated or truncated. All seats end together.
+        All seats end together.
         """
 
     def seating(self, rng: np.random.Generator) -> np.ndarray:
@@ -48,13 +47,11 @@ class GamesVectorEnv(UniformVectorEnv):
         self._seats = np.zeros((len(games), self._players), np.int64)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start new episodes of all games."""
         if seed is not None:
             self._rngs = [np.random.default_rng(seed + n * self._players) for n in range(len(self._games))]
         return self._batch([each for n in range(len(self._games)) for each in self._begin(n)]), {}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step all games with actions [E, ...]."""
         if not isinstance(actions, np.ndarray):  # of a Dict or Tuple: an object for each row
             actions = np.fromiter(iterate(self.action_space, actions), object, self.num_envs)
         observations: list[Any] = []
@@ -73,11 +70,9 @@ class GamesVectorEnv(UniformVectorEnv):
         return self._batch(observations), numbers[0], numbers[1] != 0, numbers[2] != 0, info
 
     def render(self) -> Any:
-        """Draws each game."""
         return [game.env.render() for game in self._games]
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close all games."""
         for game in self._games:
             game.env.close()
 

@@ -16,11 +16,7 @@ INSTALL = "pip install envpool"
 
 
 def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:
-    """Build `num_envs` EnvPool environments with a given name.
-
-    Raises:
-      CannotBuild: EnvPool is not installed, has no such environment, or can't build it with these options.
-    """
+    """Build environments of EnvPool by their name, or raise CannotBuild."""
     try:
         import envpool
     except ImportError as error:
@@ -34,29 +30,22 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
 
 
 class EnvPoolVectorEnv(UniformVectorEnv):
-    """An EnvPool with NEXT_STEP autoreset that can be reseeded.
-
-    EnvPool takes its seed at construction, so `reset` with a seed builds a new pool with `make(seed)`.
-    """
+    """An EnvPool with NEXT_STEP autoreset. `make(seed)` builds another one for each reset with a seed."""
 
     def __init__(self, make: Callable[[int], Any], num_envs: int):
-        self._make = make
-        self._pool = make(0)
+        self._make, self._pool = make, make(0)
         spaces = self._pool.observation_space, self._pool.action_space
         super().__init__(num_envs, *spaces, AutoresetMode.NEXT_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start new episodes."""
         if seed is not None:
             self._pool.close()
             self._pool = self._make(int(seed))
         return self._pool.reset()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all environments."""
         *outputs, info = self._pool.step(np.asarray(actions))
         return *outputs, {name: values for name, values in info.items() if name not in _OF_THE_POOL}
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Stop the pool's threads."""
         self._pool.close()

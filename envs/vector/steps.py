@@ -29,18 +29,10 @@ class Steps:
     """
 
     def __init__(self, env: VectorEnv, shows_last: bool = False):
-        """
-        Args:
-          env: the environments.
-          shows_last: whether to show the last observations that are in `info`.
-
-        Raises:
-          CannotBuild: the environments don't declare that they reset themselves.
-        """
+        """Raises CannotBuild if the environments don't declare that they reset themselves."""
         self._env, self._shows_last = env, shows_last
         self._is_late = autoreset_mode(env) == AutoresetMode.NEXT_STEP
-        self._nowhere = np.zeros(env.num_envs, bool)
-        self._ended = self._nowhere
+        self._ended = self._nowhere = np.zeros(env.num_envs, bool)
         """bool [E]: where the newest output is the last of an episode, with NEXT_STEP autoreset."""
         self._observation: Any = None
         """The newest observation of all environments, [E, ...]."""
@@ -65,14 +57,13 @@ class Steps:
           Fields [E, ...], or [n, ...] for the n environments with `last` in the previous output, in order. If an
           environment has no last observation in `info`, the one before it is shown instead.
         """
-        if self._cut is not None and self._actions is None:
-            self._actions, self.numbers = actions.copy(), []
-            begins = np.ones(len(self._cut), bool)
-            return EnvOutput(np.zeros(len(begins), np.float32), begins, ~begins, rows(self._observation, self._cut))
-        if self._cut is not None and self._actions is not None:
+        if self._cut is not None:
+            if self._actions is None:
+                self._actions, self.numbers = actions.copy(), []
+                begins = np.ones(len(self._cut), bool)
+                return EnvOutput(np.zeros(len(begins), np.float32), begins, ~begins, rows(self._observation, self._cut))
             self._actions[self._cut] = actions
-            actions = self._actions
-            self._cut = self._actions = None
+            actions, self._cut, self._actions = self._actions, None, None
         before = self._observation
         self._observation, reward, terminated, truncated, info = self._env.step(actions)
         reward, ended = _as_float32(reward), terminated | truncated

@@ -25,10 +25,7 @@ class WorkersVectorEnv(AsyncVectorEnv):
     """
 
     def __init__(self, makers: Sequence[Callable[[], gymnasium.Env]], name: str):
-        """
-        Args:
-          makers: picklable functions; all environments must have the same spaces.
-          name: name of the environments in messages.
+        """`makers` are picklable, and the spaces of all that they make equal; messages call the environments `name`.
 
         Raises:
           EnvironmentFailed: a process ended; errors of the first maker are raised as they are.
@@ -39,12 +36,10 @@ class WorkersVectorEnv(AsyncVectorEnv):
             super().__init__(made, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start new episodes; environment i gets the seed `seed` + i."""
         with self._naming_ends("reset"):
             return super().reset(seed=None if seed is None else int(seed), options=options)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all environments with actions [E, ...]."""
         with self._naming_ends("step"):
             return super().step(actions)
 

@@ -1,23 +1,26 @@
-"""Wrappers for vector environments: repeated actions, flat spaces."""
+"""Observations and actions in the form that can be sent: flat, with action masks packed to bits."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from seed_rl.envs.base import CannotBuild, autoreset_mode, spec_of
-from seed_rl.envs.spaces import Leaf, check_size, leaves
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, autoreset_mode, spec_of
+from seed_rl.envs.spaces import Leaf, action_spec, check_size, leaves
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
-from seed_rl.envs.vector.final import ConvertedVectorEnv, final_numbers, final_observations, replace_rows
-from seed_rl.envs.vector.masks import MASK, pack_masks
+from seed_rl.envs.vector.final import ConvertedVectorEnv
+from seed_rl.specs import LEGAL_ACTIONS, choices_of
 from seed_rl.system.files import explaining
 
+MASK = "action_mask"
+"""The part of an observation that is an action mask, as in PettingZoo: 1 for each legal action, 0 for the others."""
 _SENT_AS = {
     "int8": "int32",
     "int16": "int32",
@@ -25,64 +28,6 @@ _SENT_AS = {
     **dict.fromkeys(("uint64", "float64", "float128"), "float32"),
 }
 """Replacements for dtypes that can't be sent, or that are more precise than the networks' float32."""
-
-
-class RepeatedActions(VectorWrapper):
-    """Repeats each action and adds up the rewards, with SAME_STEP autoreset.
-
-    All environments step together: one whose episode ends before the last repetition takes the action `idle` in its
-    next episode for the rest of them, and the rewards and ends of these steps are ignored. `info` is that of the last
-    repetition, but for the last observations and the numbers of episodes, which are those of all that have ended. If
-    the environments have NEXT_STEP autoreset, an episode that ends in the last repetition ends one step later.
-    """
-
-    def __init__(self, env: VectorEnv, repeats: int, idle: int):
-        """
-        Args:
-          env: an environment with discrete actions.
-          repeats: number of steps per action, at least 1.
-          idle: the action that does nothing.
-        """
-        super().__init__(_EndsLate(env) if autoreset_mode(env) == AutoresetMode.NEXT_STEP else env)
-        self._repeats, self._idle = repeats, idle
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all environments `repeats` times."""
-        reward, ends = np.zeros(self.num_envs), np.zeros((2, self.num_envs), bool)
-        finals: dict[str, Any] = {"final_info": {}}
-        for _ in range(self._repeats):
-            ended = ends.any(axis=0)
-            observation, further, *now, info = self.env.step(np.where(ended, self._idle, actions))
-            reward = reward + np.where(ended, 0.0, further)
-            new = np.array(now) & ~ended
-            ends = ends | new
-            for index, name, value in final_numbers(info.get("final_info"), np.any(new, axis=0)):
-                finals = self._add_info(finals, {"final_info": {name: value}}, index)
-            if "final_obs" in info and new[1].any():
-                which = np.flatnonzero(new[1])
-                last = final_observations(self.env, info, which)
-                finals["final_obs"] = replace_rows(finals.get("final_obs", observation), which, last)
-        return observation, reward, *ends, {**info, **finals}
-
-
-class _EndsLate(VectorWrapper):
-    """Shows NEXT_STEP autoreset as SAME_STEP: an episode ends with the first step of the next, whose reward is zero."""
-
-    def __init__(self, env: VectorEnv):
-        super().__init__(env)
-        self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
-        self._before: Any = None
-
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        nowhere = np.zeros(self.num_envs, bool)
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._before = observation, 0.0, nowhere, nowhere, {}
-        return observation, info
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        last, _, terminated, truncated, info = self._before
-        observation, reward, *_ = self._before = self.env.step(actions)
-        return observation, reward, terminated, truncated & ~terminated, {"final_obs": last, "final_info": info}
 
 
 class FlatVectorEnv(ConvertedVectorEnv):
@@ -100,6 +45,10 @@ class FlatVectorEnv(ConvertedVectorEnv):
     Actions: a Box of floats of any shape becomes a float32 vector without the components whose bounds are equal; a Box
     of integers and MultiBinary become MultiDiscrete; choices are numbered from 0; a Dict or Tuple becomes one vector,
     `Mixed` if it has choices and numbers.
+
+    Action masks, the part `action_mask` or those below it, have a value for each choice of the action, 1 where it is
+    legal. They become bits, as `specs.EnvSpec` says. Steps raise EnvironmentFailed if an environment allows no action,
+    except at the end of an episode.
     """
 
     def __init__(
@@ -109,6 +58,7 @@ class FlatVectorEnv(ConvertedVectorEnv):
         frame_size: int = 0,
         grayscale: bool = False,
         kept: Sequence[str] = (MASK,),
+        name: str = "an environment",
     ):
         """
         Args:
@@ -116,49 +66,61 @@ class FlatVectorEnv(ConvertedVectorEnv):
           keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
           frame_size: height and width of frames, if they are larger; 0 keeps their size.
           grayscale: whether RGB frames become gray (see `frames.conversion`).
-          kept: names of parts that are kept unless `keys` drop them, such as action masks.
+          kept: names of parts that are kept unless `keys` drop them.
+          name: name of the environments in messages.
 
         Raises:
-          ValueError: a space is not supported, or a key names no part; the message says which.
+          CannotBuild: the environments don't reset themselves, a space can't be sent, a key names no part, or a mask
+            has another size; the message says which.
         """
+        autoreset_mode(env, name)
         super().__init__(env)
-        found = [leaf for leaf in leaves(env.single_observation_space) if 0 not in (leaf.space.shape or ())]
-        self._parts = parts = [_part(leaf, frame_size, grayscale) for leaf in _choose(found, keys, kept)]
-        if len({part.name for part in parts}) < len(parts):
-            raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
-        named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in parts}
-        self.single_observation_space = named[""] if "" in named else spaces.Dict(named)
+        self._name = name
+        with explaining(CannotBuild, name, ValueError):
+            found = [leaf for leaf in leaves(env.single_observation_space) if 0 not in (leaf.space.shape or ())]
+            self._parts = [_part(leaf, frame_size, grayscale) for leaf in _choose(found, keys, kept)]
+            named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in self._parts}
+            if len(named) < len(self._parts):
+                raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
+            self.single_action_space, self._to_action = flat_actions(env.single_action_space)
+            masks = (name for name in named if f"{name}/".startswith(f"{MASK}/"))
+            self._masks = sorted(masks, key=len)  # 10 comes after 9
+            if self._masks:
+                named[LEGAL_ACTIONS] = self._mask_space([named.pop(name) for name in self._masks])
+            self.single_observation_space = named[""] if "" in named else spaces.Dict(named)
+            spec_of(self)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
-        self.single_action_space, self._to_action = flat_actions(env.single_action_space)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
 
-    def own_actions(self, actions: np.ndarray) -> Any:
-        return self._to_action(actions)
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        return super().step(self._to_action(actions))
 
     @np.errstate(over="ignore")  # what is too large for float32 becomes infinity
     def convert(self, observation: Any, ended: np.ndarray) -> Any:
         flat = {}
         for part in self._parts:
             flat[part.name] = part.convert(functools.reduce(lambda tree, key: tree[key], part.path, observation))
+        if self._masks:
+            flat[LEGAL_ACTIONS] = self._pack([flat.pop(name) for name in self._masks], ended)
         return flat.get("", flat)
 
+    def _mask_space(self, masks: Sequence[gymnasium.Space[Any]]) -> spaces.Box:
+        choices = choices_of(action_spec(self.single_action_space))
+        self._starts = np.cumsum((0, *choices[:-1]))
+        size = sum(math.prod(space.shape or ()) for space in masks)
+        if size != sum(choices):
+            wanted = f"a mask of {sum(choices)} values" if choices else "no mask"
+            remedy = f"keys = ('-{MASK}',) drops it"
+            raise ValueError(f"actions {self.single_action_space} take {wanted}, but {MASK} has {size}: {remedy}")
+        return spaces.Box(0, 255, (-(-size // 8),), np.uint8)
 
-def make_sendable(env: VectorEnv, name: str, *flattening: Any) -> VectorEnv:
-    """Wrap environments so that observations and actions can be sent: flat, with packed action masks.
-
-    Args:
-      env: environments that reset themselves.
-      name: name of the environments in messages.
-      flattening: further arguments of `FlatVectorEnv`.
-
-    Raises:
-      CannotBuild: a space can't be sent, `keys` are wrong, or an action mask has another size than the actions.
-    """
-    autoreset_mode(env, name)
-    with explaining(CannotBuild, name, ValueError):
-        flat = pack_masks(FlatVectorEnv(env, *flattening), name)
-        spec_of(flat)
-    return flat
+    def _pack(self, masks: Sequence[np.ndarray], ended: np.ndarray) -> np.ndarray:
+        legal = np.concatenate([mask.reshape(len(ended), -1) for mask in masks], axis=1) == 1
+        possible = np.logical_or.reduceat(legal, self._starts, axis=1).all(axis=1) | ended
+        if not possible.all():
+            where = f"environment {possible.argmin()} of {len(possible)}"
+            raise EnvironmentFailed(f"{self._name} allows no action in {where}: {MASK} has no 1")
+        return np.packbits(legal, axis=1, bitorder="little")
 
 
 class _Part(NamedTuple):
@@ -172,16 +134,15 @@ class _Part(NamedTuple):
 
 
 def _choose(every: Sequence[Leaf], keys: Sequence[str], always: Sequence[str]) -> list[Leaf]:
-    names = {key: key.removeprefix("-") for key in keys}
-    below = {key: {leaf.path for leaf in every if f"{leaf.name}/".startswith(f"{names[key]}/")} for key in keys}
-    for key, paths in below.items():
-        if not paths:
+    keeps_all = all(key.startswith("-") for key in keys)
+    chosen = {leaf.path for leaf in every if keeps_all or (leaf.path and leaf.path[0] in always)}
+    for key in sorted(keys, key=lambda key: key.startswith("-")):  # dropped after all others are kept
+        name = key.removeprefix("-")
+        below = {leaf.path for leaf in every if f"{leaf.name}/".startswith(f"{name}/")}
+        if not below:
             known = ", ".join(leaf.name for leaf in every) or "the observation is one tensor"
-            raise ValueError(f"there is no observation {names[key]!r} to keep or drop (known: {known})")
-    kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in every}]
-    dropped = [paths for key, paths in below.items() if key.startswith("-")]
-    kept += [{leaf.path for leaf in every if leaf.path and leaf.path[0] in always}]
-    chosen = set().union(*kept).difference(*dropped)
+            raise ValueError(f"there is no observation {name!r} to keep or drop (known: {known})")
+        chosen = chosen - below if key.startswith("-") else chosen | below
     if not chosen:
         raise ValueError(f"keys {', '.join(keys)} leave no observation" if keys else "observations hold no number")
     return [leaf for leaf in every if leaf.path in chosen]

@@ -20,7 +20,6 @@ from absl import flags
 import seed_rl
 from seed_rl.cli.command import Command
 from seed_rl.cli.flags import OF_ALL_COMMANDS
-from seed_rl.envs import registry
 from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import printable
 from seed_rl.runs.run_directory import PrintableFormatter
@@ -100,6 +99,7 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
     """Run a command with the arguments after its name; print errors of this package as one line."""
     values = flags.FlagValues()
     for define in (*command.flags, *OF_ALL_COMMANDS):
+<<<<<<< HEAD
         define(flag_values=values, module_name="flags")
     try:
         paths = values([f"seed_rl {name}", *arguments])[1:]
@@ -117,6 +117,20 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, Failure) else USAGE_ERROR
+=======
+        define(values)
+    paths = values([f"seed_rl {name}", *arguments])[1:]
+    if values.help:
+        print(_help(command, values))
+        return 0
+    if paths and inspect.getfullargspec(command.run).varargs is None:
+        raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
+    _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
+    for module in values.import_module if "import_module" in values else ():
+        with explaining(UsageError, f"--import_module={module}", ImportError):
+            importlib.import_module(module)
+    return command.run(values, *paths)
+>>>>>>> envs
 
 
 def _configure_logging(level: str, quiet: bool) -> None:

@@ -37,12 +37,7 @@ class Played(NamedTuple):
     """Lengths in agent steps, without action repeats, int64 [n]."""
 
     def summary(self, players: int = 1) -> dict[str, Any]:
-        """Compute `episodes`, `mean_length`, and statistics of the returns: `mean`, `standard_error` of the mean (nan
-        for one game), `median`, `min` and `max`.
-
-        Args:
-          players: players of a game, whose episodes end together and are not independent.
-        """
+        """Compute the statistics of an `Evaluation`; the `players` of a game end together and are not independent."""
         count = len(self.returns)
         returns, lengths = (self.returns, self.lengths) if count else (np.full(1, math.nan),) * 2
         games = returns.reshape(-1, players if count else 1).mean(axis=1)
@@ -93,7 +88,7 @@ def play(
     stop: Stop | None = None,
     max_steps: int | None = None,
 ) -> Played:
-    """Play episodes in B parallel environments, logging progress every few seconds.
+    """Play episodes in B parallel environments that reset themselves, logging progress every few seconds.
 
     Which episodes count is fixed in advance: the first floor(episodes / B) of each environment, plus one in some of
     them. Counting whichever episodes end first would favour short ones. Environments that finish their share early
@@ -101,7 +96,7 @@ def play(
 
     Args:
       policy: chooses the actions.
-      env: B environments that reset themselves.
+      env: the environments.
       episodes: number of episodes, at least 1.
       seed: seed of the environments.
       on_output: called with each output, from before the first action to after the last.
@@ -113,8 +108,7 @@ def play(
     left[: episodes % num_envs] += 1
     policy.reset(num_envs)
     rows, restarted, tracker = np.arange(num_envs), np.ones(num_envs, bool), EpisodeTracker(num_envs, max_steps)
-    returns: list[float] = []
-    lengths: list[int] = []
+    counted: list[tuple[float, int]] = []
     began = logged = time.monotonic()
     for output in outputs(env, policy.act, seed):
         on_output(output)
@@ -123,17 +117,17 @@ def play(
         for index, total, length in (one for ended in tracker.take() for one in zip(*ended, strict=True)):
             if left[index]:
                 left[index] -= 1
-                returns.append(float(total))
-                lengths.append(int(length))
+                counted.append((total, length))
         if (now := time.monotonic()) - logged > LOG_SECONDS:
             logged = now
             remaining = f"the longest at {tracker.longest:,} steps"
-            if returns:
-                remaining = f"about {(now - began) * (episodes / len(returns) - 1):,.0f} s left"
-            _log.info("%d of %d episodes, %s", len(returns), episodes, remaining)
+            if counted:
+                remaining = f"about {(now - began) * (episodes / len(counted) - 1):,.0f} s left"
+            _log.info("%d of %d episodes, %s", len(counted), episodes, remaining)
         if not left.any() or (stop is not None and stop.is_set()):
             break
-    return Played(np.array(returns), np.array(lengths))
+    returns, lengths = np.array(counted, float).reshape(-1, 2).T
+    return Played(returns, lengths.astype(np.int64))
 
 
 def evaluate_run(
@@ -152,17 +146,16 @@ def evaluate_run(
 
     Args:
       logdir, checkpoint, greedy: as in `load_policy`.
-      episodes: number of episodes; in a game, each player has its own, and the number is rounded up to whole games.
-      num_envs: number of parallel environments, with several players of rows, rounded up to whole games.
+      episodes, num_envs: number of episodes, and of parallel environments; in a game, those of all players, rounded up
+        to whole games.
       seed: seed of environments and sampled actions, 0 to 2^31 - 1.
       stop, max_steps: as in `play`; stopping early biases the results towards short episodes.
       gin_params: gin bindings that change the environments, such as `Atari.sticky_actions = 0.25`.
 
     Raises:
       ValueError: `episodes` or `num_envs` is less than 1.
-      NoPolicy, CheckpointError: `load_policy` finds no policy, or it can't act in the changed environments.
-      ConfigError: a binding, or the configuration of the run, is invalid.
-      CannotBuild: the environments can't be built on this machine.
+      NoPolicy, CheckpointError, ConfigError, CannotBuild: as `load_policy`; or a binding is invalid, or changes what
+        the policy acts in.
       EnvironmentFailed: an environment raised an error.
     """
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
@@ -211,10 +204,9 @@ def text(evaluation: Evaluation) -> str:
 
 
 def text_over_runs(evaluations: Sequence[Evaluation]) -> str:
-    """Format the interquartile mean over several runs, with its 95 % confidence interval, in one line.
+    """Format the interquartile mean over runs and its 95 % confidence interval, of normalised scores if all have some.
 
-    It uses human-normalised scores if all runs have them, otherwise mean returns, which can't be averaged over several
-    environments.
+    Otherwise it is that of mean returns, of runs in one environment.
     """
     is_normalised = all(each.human_normalised is not None for each in evaluations)
     key, name, unit = ("human_normalised", "score", " %") if is_normalised else ("mean", "mean return", "")
@@ -231,11 +223,7 @@ def text_over_runs(evaluations: Sequence[Evaluation]) -> str:
 
 
 def write(evaluation: Evaluation, path: str) -> None:
-    """Write an evaluation as JSON, with null for numbers that aren't finite.
-
-    Raises:
-      OSError: the file can't be written.
-    """
+    """Write an evaluation as JSON, with null for numbers that aren't finite; raises OSError."""
     finite = json.loads(json.dumps(dataclasses.asdict(evaluation)), parse_constant=lambda name: None)
     with complete_or_absent(path) as file:
         file.write(json.dumps(finite, indent=2).encode() + b"\n")

@@ -43,10 +43,7 @@ _RAGGED = 0.05  # a note explains thin lines if more than this share of a curve 
 
 
 def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> None:
-    """Plot the `episode_return` of runs, and `eval/episode_return` (dashed) if they evaluate.
-
-    A dotted line shows the reward threshold of the environment, if it is the same for all runs. Runs in which no
-    episode has ended yet are skipped with a warning.
+    """Plot the returns of runs, those of evaluation dashed, and dotted the reward threshold that all runs share.
 
     Args:
       places: log directories, directories that contain some, or CSV files with columns named after metrics; files named
@@ -79,41 +76,34 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
         threshold = solved.pop() if len(solved) == 1 else None
         if threshold is not None:
             axes.axhline(threshold, color="grey", linestyle=":", linewidth=1)
-        known = {
-            f"dotted: {threshold}, from which the task counts as solved": threshold is not None,
-            f"mean of {metrics.RECENT_EPISODES} episodes": True,
-            f"dashed: evaluation, mean of {metrics.RECENT_EVAL_EPISODES}": any(
-                len(run.points(column, "eval/episode_return")) for run in runs
-            ),
-            "several seeds: interquartile mean and its 95 % interval": any(len(group) > 1 for _, group in groups),
-            "thin: some of the seeds": is_ragged,
-        }
-        notes += [note for note, applies in known.items() if applies]
+            notes.append(f"dotted: {threshold}, from which the task counts as solved")
+        notes.append(f"mean of {metrics.RECENT_EPISODES} episodes")
+        if any(len(run.points(column, "eval/episode_return")) for run in runs):
+            notes.append(f"dashed: evaluation, mean of {metrics.RECENT_EVAL_EPISODES}")
+        if any(len(group) > 1 for _, group in groups):
+            notes.append("several seeds: interquartile mean and its 95 % interval")
+        if is_ragged:
+            notes.append("thin: some of the seeds")
 
 
 def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
     """Plot performance profiles: the share of runs whose last return exceeds a human-normalised score.
 
     Runs that differ only in seed and environment form one curve; its interval resamples seeds within each environment.
-
-    Args:
-      places: log directories, or directories that contain some.
-      outputs: files to write; the extension sets the format.
-
-    Raises:
-      ConfigError: a place lacks the required metrics, or an environment has no human reference score.
+    Arguments and errors are those of `plot_curves`; environments without human reference scores are an error, too.
     """
     runs = runs_with_returns(places)
-    tasks = {run.place: run.environment for run in runs}
     scores = {run.place: run.last_score() for run in runs}
-    groups = group_runs([run.without_environment() for run in runs])
+    tasks, agents = zip(*(run.apart_from_environment() for run in runs), strict=True)
+    task_of = dict(zip(scores, tasks, strict=True))
+    groups = group_runs(agents)
     x = np.linspace(min(0.0, *scores.values()), 1.05 * max(1.0, *scores.values()), _POINTS)
     with _picture(outputs, len(groups), xlabel="human-normalised score, %", ylabel="share of runs above") as picture:
         axes, handles, notes = picture
         for (name, group), style in zip(groups, itertools.cycle(_LINES), strict=False):
             by_task: dict[str, list[float]] = {}
             for run in group:
-                by_task.setdefault(tasks[run.place], []).append(scores[run.place])
+                by_task.setdefault(task_of[run.place], []).append(scores[run.place])
             share = performance_profile([np.array(own) for own in by_task.values()], x)
             handles += axes.step(x, share.value, label=name, **{**style, "markevery": 0.1})
             axes.fill_between(x, share.low, share.high, step="pre", color=style["color"], alpha=0.2, linewidth=0)

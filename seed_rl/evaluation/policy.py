@@ -12,13 +12,14 @@ from seed_rl.agents.base import Agent
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Experiment, config_files, saved_config
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.specs import EnvSpec
 from seed_rl.system.files import StrPath
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
 from seed_rl.weights import checkpoints
 from seed_rl.weights.policy_sources import opening
 
+_SCALARS = {"reward": "float32", "done": "bool", "last": "bool"}
 _TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when building an agent
 
 
@@ -41,26 +42,13 @@ class Policy:
     """Environment frames that the weights were trained on."""
 
     def __init__(self, agent: Agent, env_spec: EnvSpec, *, greedy: bool = False, seed: int = 0):
-        """
-        Args:
-          agent: agent that chooses the actions, built for evaluation environments only.
-          env_spec: spec of one environment.
-          greedy: whether to act without exploration.
-          seed: seed of the sampled actions, 0 to 2^31 - 1.
-        """
-        self.agent = agent
-        self.env_spec = env_spec
-        self.greedy = greedy
-        self._seed = seed
+        """`agent` is built for evaluation environments; `seed`, 0 to 2^31 - 1, determines the sampled actions."""
+        self.agent, self.env_spec, self.greedy, self._seed = agent, env_spec, greedy, seed
         self._act = tf.function(self.one_step, autograph=False)
         self.reset(1)
 
     def reset(self, num_envs: int) -> None:
-        """Restart with B = `num_envs` environments and the same sequence of random numbers.
-
-        Raises:
-          ValueError: there is no environment.
-        """
+        """Restart with B = `num_envs` environments, at least 1, and the same sequence of random numbers."""
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         action = self.env_spec.action.tensor
@@ -89,32 +77,24 @@ class Policy:
         return self._previous.numpy()
 
     def _check(self, output: EnvOutput) -> None:
-        scalars = {"reward": "float32", "done": "bool", "last": "bool"}
-        expected = {name: (getattr(output, name), ArraySpec((), dtype)) for name, dtype in scalars.items()}
+        expected: list[Any] = [(name, getattr(output, name), (), dtype) for name, dtype in _SCALARS.items()]
         for name, spec in self.env_spec.observation_tensors():
             given = output.observation
             if name:
                 given = given.get(name) if isinstance(given, Mapping) else None
-            expected[f"observation {name}".rstrip()] = given, spec
-        for name, (given, spec) in expected.items():
-            shape, array = (self._previous.shape[0], *spec.shape), np.asarray(given)
-            if array.shape != shape or array.dtype.name != spec.dtype:
-                raise ValueError(
-                    f"{name} must be {spec.dtype} {list(shape)}, got {array.dtype.name} {list(array.shape)}, where "
-                    "the first dimension was set by `reset(num_envs)`"
-                )
+            expected.append((f"observation {name}".rstrip(), given, spec.shape, spec.dtype))
+        for name, given, inner, dtype in expected:
+            shape, array = [self._previous.shape[0], *inner], np.asarray(given)
+            if [*array.shape] != shape or array.dtype.name != dtype:
+                came = f"{array.dtype.name} {list(array.shape)}, where the first dimension was set by `reset(num_envs)`"
+                raise ValueError(f"{name} must be {dtype} {shape}, got {came}")
 
     def one_step(
         self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
     ) -> tuple[tf.Tensor, Any]:
         """Compute actions and new states, as a pure function that neither reads nor changes the stored state.
 
-        Args:
-          previous: previous actions [B, ...], zero before the first step.
-          output: tensors [B, ...].
-          state: nest [B, ...], before the step.
-          seed: int32 [2], different at each call.
-          greedy: whether to act without exploration.
+        All tensors are [B, ...], `previous` actions zero before the first step; `seed`, int32 [2], is new in each call.
         """
         env_ids = tf.range(tf.shape(output.done)[0])
         answer = self.agent.act(previous, output, state, env_ids, seed, greedy)
@@ -122,12 +102,7 @@ class Policy:
 
 
 def experiment_of(logdir: str) -> Experiment:
-    """Read the experiment of a run from its log directory.
-
-    Raises:
-      NoPolicy: `logdir` is not a log directory.
-      ConfigError: its configuration is no longer valid.
-    """
+    """Read a run's experiment; raises NoPolicy unless `logdir` is a log directory, ConfigError if it can't be used."""
     try:
         return saved_config.load_saved(logdir)
     except FileNotFoundError as error:
@@ -138,18 +113,15 @@ def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
     """Return the settings of a run's environments, changed by gin bindings such as `Atari.sticky_actions = 0.25`.
 
     Raises:
-      ConfigError: a binding is invalid.
-      CannotBuild: the changed environments can't be built.
+      ConfigError, CannotBuild: a binding is invalid, or the changed environments can't be built.
       NoPolicy: the run's policy can't act in the changed environments.
     """
     if not gin_params:
         return experiment.env
-    other = dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))
-    if other.env_spec() != experiment.env_spec():
-        raise NoPolicy(
-            f"the policy acts in environments with {experiment.env_spec()}; with {', '.join(gin_params)} they have "
-            f"{other.env_spec()}"
-        )
+    own, other = experiment, dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))
+    if other.env_spec() != own.env_spec():
+        changed = f"with {', '.join(gin_params)} they have {other.env_spec()}"
+        raise NoPolicy(f"the policy acts in environments with {own.env_spec()}; {changed}")
     return other.env
 
 
@@ -188,7 +160,13 @@ def load_policy(
 def restore_agent(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
     """Build a run's agent for evaluation environments, or raise as `load_policy`; also return path and `env_frames`."""
     path, arrays, state = checkpoints.chosen(logdir, checkpoint)
-    agent = _build_agent(experiment, sum(array.nbytes for array in arrays.values()), logdir)
+    nbytes = sum(array.nbytes for array in arrays.values())
+    try:
+        with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):  # the configuration may not match the checkpoint
+            agent = experiment.build_agent(for_evaluation=True)
+    except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise NoPolicy(f"the agent of {logdir} can't be built: {type(error).__name__}: {text}") from error
     return agent, path, assign(agent, path, arrays, state)
 
 
@@ -198,13 +176,3 @@ def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Map
     weights = checkpoints.weights_in(arrays)
     checkpoints.assign(checkpoints.variables_for(agent, weights), weights, path)
     return env_frames
-
-
-def _build_agent(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
-    """Build the agent of a run, limiting memory in case its configuration doesn't match the checkpoint of `nbytes`."""
-    try:
-        with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
-            return experiment.build_agent(for_evaluation=True)
-    except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
-        text = " ".join(str(error).split())[:200]
-        raise NoPolicy(f"the agent of {logdir} can't be built: {type(error).__name__}: {text}") from error

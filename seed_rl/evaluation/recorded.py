@@ -40,17 +40,11 @@ class RecordedRun(NamedTuple):
         points = np.array(values, float).reshape(-1, 2)
         return points[np.isfinite(points).all(axis=1)]
 
-    @property
-    def environment(self) -> str:
-        """Settings of the environment as JSON text."""
-        settings = self.settings or {}
-        return json.dumps({name: value for name, value in settings.items() if name.startswith("env.")}, sort_keys=True)
-
-    def without_environment(self) -> Self:
-        """Return the run without the settings of its environment."""
-        if self.settings is None:
-            return self
-        return self._replace(settings={name: v for name, v in self.settings.items() if not name.startswith("env.")})
+    def apart_from_environment(self) -> tuple[str, Self]:
+        """Return the settings of the environment as JSON text, and the run without them."""
+        env = {name: value for name, value in (self.settings or {}).items() if name.startswith("env.")}
+        others = {name: value for name, value in (self.settings or {}).items() if name not in env}
+        return json.dumps(env, sort_keys=True), self._replace(settings=others)
 
     @property
     def reward_threshold(self) -> float | None:
@@ -60,11 +54,7 @@ class RecordedRun(NamedTuple):
         return None
 
     def last_score(self) -> float:
-        """Return the last return (evaluation if available) in percent, where 0 is a random policy and 100 a human.
-
-        Raises:
-          ConfigError: the run is a CSV file, or its configuration unusable, or the environment has no reference scores.
-        """
+        """Return the last return (evaluation if available) in percent of a human, or raise ConfigError if unknown."""
         if self.series:
             raise ConfigError("CSV files can't be normalised: expected log directories, which name the environment")
         names = ("eval/episode_return", "episode_return")
@@ -76,10 +66,9 @@ class RecordedRun(NamedTuple):
 
 
 def runs_with_returns(places: Sequence[str]) -> list[RecordedRun]:
-    """Read the runs in log directories, directories that contain some, or CSV files; warn about those without returns.
+    """Read the runs in log directories, directories that contain some, or CSV files, but for those without returns.
 
-    Raises:
-      ConfigError: a place lacks the required metrics.
+    Raises ConfigError if a place has no run, or none has returns.
     """
     runs = [run for place in places for run in _runs(place)]
     found = [run for run in runs if any("episode_return" in row for row in run.rows)]
@@ -156,10 +145,8 @@ def _runs(place: str) -> list[RecordedRun]:
 def _run(directory: str, has_settings: bool) -> RecordedRun:
     with explaining(ConfigError, f"{directory} can't be read", OSError, ValueError):
         rows = metrics.read(directory)
-    if not has_settings:
-        return RecordedRun(directory, rows, None)
-    settings = saved_config.saved_settings(directory)
-    return RecordedRun(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
+    settings = saved_config.saved_settings(directory) if has_settings else None
+    return RecordedRun(directory, rows, settings and {name: v for name, v in settings.items() if name != "seed"})
 
 
 def _numbers(row: dict[str | None, Any]) -> dict[str, float]:

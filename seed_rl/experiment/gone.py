@@ -59,6 +59,8 @@ _TABLE = {
     ("Inference", "queue_batches"): _Gone("2026-11-29", "let more unrolls wait, which are a batch now", (1,)),
     ("Inference", "max_reward"): _Gone("2026-11-29", "bounded rewards, whose bound is 1e6 now", (1e6,)),
     ("Inference", "max_observation"): _Gone("2026-11-29", "bounded observations, whose bound is 1e8 now", (1e8,)),
+    ("DMLab", "instructions"): _Gone("2026-11-29", "gave or hid the instruction, against the level", (None,)),
+    ("DMLab", "runfiles_path"): _Gone("2026-11-29", "replaced the files in the simulator's package", ("",)),
 }
 GONE = {f"{kind}.{name}": gone for (kinds, name), gone in _TABLE.items() for kind in kinds.split()}
 """Each setting that is gone, as `Class.name`."""

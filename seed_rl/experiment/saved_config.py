@@ -73,7 +73,7 @@ def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experi
 
 
 def modules_named(experiment: Experiment) -> list[str]:
-    """Return the modules, and directories of native code, named in an experiment's settings."""
+    """Return the modules named in an experiment's settings."""
     texts = map(str, vars(experiment.agent).values())
     layers = [text.partition(":")[0] for text in texts if re.fullmatch(r"[\w.]+:\w+", text)]
     return [*experiment.env.modules, *layers]

@@ -2,12 +2,12 @@
 
 import contextlib
 import dataclasses
+import importlib
 import signal
 import subprocess
 from collections.abc import Sequence
 
 from seed_rl.actor.loop import Actor
-from seed_rl.envs import registry
 from seed_rl.experiment import Experiment
 from seed_rl.runs.fleet import ActorEnd, ActorFailed, Fleet, SupervisedFleet
 from seed_rl.system import children, signals
@@ -82,5 +82,5 @@ def local_actors(kind: str, experiment: Experiment, logs: str, arguments: Sequen
         return LocalActors(count, logs, [*imports, *arguments])
     for module in env.modules if kind == THREADS else ():
         with contextlib.suppress(ImportError):  # the environments report it
-            registry.permit(module)
+            importlib.import_module(module)
     return ActorThreads(count if kind == THREADS else 0, logs)

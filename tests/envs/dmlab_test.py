@@ -68,8 +68,7 @@ def test_an_episode_is_made_of_raw_actions_and_its_last_frame_is_shown_again(fak
     assert [env.step(FORWARD)[1], env.step(BACKWARD)[1], env.step(np.int32(FIRE))[1]] == [1.0, -1.0, 4.0]
     before, _, terminated, _, _ = env.step(FIRE)
     frame, *results = env.step(FIRE)
-    assert (terminated, results) == (False, [2.0, True, False, {}])
-    assert np.array_equal(frame, before)
+    assert (terminated, results, np.array_equal(frame, before)) == (False, [2.0, True, False, {}], True)
     assert lab.renderings == 5, "of the reset and four steps; the end can't be seen"
     assert len(os.listdir(tmp_path / "temporary")) == 1
     env.close()
@@ -101,25 +100,24 @@ def test_settings_reach_the_simulator_as_strings(fake):
 
 
 def test_words_are_numbered_by_a_hash():
-    ids = word_ids("Pick the RED ball the")
+    ids = word_ids('Pick "the" - RED  ball: the?')
     assert (ids.dtype, ids.shape) == (np.uint16, (16,))
     assert ids[1] == ids[4] != ids[0]
     assert ids[5:].tolist() == [0] * 11
-    assert word_ids('pick "the" - red  ball: the?').tolist() == ids.tolist()
-    assert np.count_nonzero(word_ids("word " * 20)) == 16
-    ids = word_ids("balloon saxophone blue cow chair four spoon behind mug near grey reach least which colour fewer")
+    ids = word_ids("balloon saxophone blue cow chair four spoon behind mug near grey reach least which colour fewer a")
     assert len(set(ids.tolist())) == 16, "words of the levels have numbers of their own"
-    assert ids.max() <= VOCABULARY
+    assert 0 < ids.min() <= ids.max() <= VOCABULARY
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"level": "no/such_level"}, "DeepMind Lab level no/such_level can't be started: .*not found"),
-        ({"runfiles_path": "/a", "renderer": "hardware"}, "no '/a/libdmlab_headless_hw.so', which .*'hardware' needs"),
+        ({"renderer": "hardware"}, "no '.*/libdmlab_headless_hw.so', which .*'hardware' needs"),
     ],
 )
-def test_anything_missing_on_an_actor_is_said(fake, settings, message):
+def test_anything_missing_on_an_actor_is_said(fake, tmp_path, settings, message):
+    (tmp_path / "libdmlab_headless_hw.so").unlink()
     with pytest.raises(CannotBuild, match=message):
         start(**{"level": PREBUILT, **settings})
 

@@ -1,6 +1,5 @@
 """What a network gets, as text and pictures."""
 
-import itertools
 import re
 
 import numpy as np
@@ -10,7 +9,6 @@ from PIL import Image
 from seed_rl.cli.main import main
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.gym import Gym
-from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.envs.show import picture_of, show_observations
 from seed_rl.envs.vector.steps import random_play
 from seed_rl.specs import ArraySpec
@@ -58,13 +56,6 @@ def test_a_step_has_the_action_that_led_to_it(tmp_path):
     assert len(steps) == 10
     assert all(action == reward for action, reward in steps)
     assert len(set(steps)) > 5
-
-
-def test_a_game_is_shown_as_its_first_player_sees_it(make, tmp_path):
-    show_observations(PettingZoo(), str(tmp_path))
-    played = itertools.islice(random_play(make(PettingZoo(), 2), PettingZoo().spec()), 11)
-    turns = re.findall(r"  turn \[(\d)\]", (tmp_path / "observations.txt").read_text())
-    assert turns == [str(output.observation["turn"][0, 0]) for output in played]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
 from seed_rl.envs.vector.steps import Steps
-from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions
+from seed_rl.envs.vector.wrappers import FlatVectorEnv
 
 KEY = spaces.Dict({"at": spaces.Box(0, 99, (2,), np.int32), "kind": spaces.Discrete(3)})
 
@@ -110,21 +110,3 @@ def test_environments_that_begin_a_step_late_show_every_last_state_and_wait_for_
         [(0, 1, 0, 1, 0), (2, 0, 1, 0, 2), (3, 1, 1, 0, 2)],
         [(1, 0, 1, 1, 1), (0, 1, 0, 1, 0), (0, 1, 0, 1, 0)],
     ]
-
-
-def test_repetitions_keep_truncations_that_are_reported_a_step_late():
-    steps = Steps(RepeatedActions(walks(KEY["at"], AutoresetMode.NEXT_STEP), repeats=2, idle=0), shows_last=True)
-    outputs, numbers = [steps.reset(seed=1)], []
-    for actions in ([1, 2, 3], [4, 5, 6], [7]):
-        outputs.append(steps.step(np.array(actions)))
-        numbers.append(steps.numbers)
-    assert [rows(output) for output in outputs[1:]] == [
-        [(1, 0, 1, 0, 1), (4, 0, 0, 0, 2), (6, 0, 0, 0, 2)],
-        [(0, 1, 0, 1, 0)],
-        [(7, 0, 1, 1, 1), (0, 0, 1, 0, 2), (0, 1, 0, 1, 1)],
-    ]
-    assert numbers == [[(0, "steps", 1.0)], [], [(0, "steps", 1.0), (1, "steps", 2.0), (2, "steps", 2.0)]]
-    ended_in_the_last = Steps(RepeatedActions(walks(KEY["at"], AutoresetMode.NEXT_STEP), repeats=2, idle=0))
-    for _ in range(2):  # a reset forgets the two ends
-        ended_in_the_last.reset(seed=1)
-        assert ended_in_the_last.step(np.array([1, 2, 3])).done.tolist() == [True, False, False]

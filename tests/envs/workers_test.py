@@ -3,8 +3,6 @@
 import contextlib
 import functools
 import os
-import subprocess
-import sys
 
 import numpy as np
 import psutil
@@ -62,23 +60,3 @@ def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
     env.close()
     env.close()
     assert not psutil.wait_procs(hanging, timeout=within(5))[1]
-
-
-def test_processes_end_with_the_one_that_steps_them():
-    program = """
-import sys
-from seed_rl.envs.vector.workers import WorkersVectorEnv
-from tests.support.failing_env import FailingEnv
-if __name__ == "__main__":
-    env = WorkersVectorEnv([FailingEnv] * 2, "the thing")
-    print(*env.reset()[0][:, 0], flush=True)
-    sys.stdin.read()
-"""
-    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as stepping:
-        lines = iter(stepping.stdout.readline, "")
-        pids = next(words for line in lines if (words := line.split())[0].isdigit())
-        alive = [psutil.Process(int(pid)) for pid in pids]
-        assert len(alive) == 2
-        stepping.kill()
-        _, alive = psutil.wait_procs(alive, timeout=within(20))
-    assert not alive

@@ -44,13 +44,14 @@ class Leaking(Catch):
         return env
 
 
-def test_actors_in_this_process_may_load_what_its_own_experiment_names(tmp_path):
-    simulator = f"{tmp_path}/simulator/"
-    experiment = load_experiment(["dmlab/vtrace"], [f"DMLab.runfiles_path = '{simulator}'"])
+def test_actors_in_this_process_may_load_what_its_own_experiment_names(tmp_path, monkeypatch):
+    (tmp_path / "own_game.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    experiment = load_experiment(["gym/any"], ["Gym.id = 'own_game:Game-v0'"])
     local_actors(ELSEWHERE, experiment, str(tmp_path))
-    assert not registry.may_import(simulator)
+    assert not registry.may_import("own_game")
     local_actors(THREADS, experiment, str(tmp_path))
-    assert registry.may_import(simulator)
+    assert registry.may_import("own_game")
 
 
 STOP = threading.Event()

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import importlib
 import logging
 import logging.handlers
 import math
@@ -16,7 +17,6 @@ from typing import Any
 import ray
 
 from seed_rl.actor.loop import Actor
-from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.extras.ray.cluster import first_line, why_it_cannot_start
 from seed_rl.runs.fleet import MAX_FAILURES, STABLE_SECONDS, ActorFailed, Fleet
@@ -77,7 +77,7 @@ class RayActor:
         here = ray.util.get_node_ip_address()
         for module in modules:
             with explaining(CannotBuild, f"{module} can't be imported on {here}", ImportError):
-                registry.permit(module)
+                importlib.import_module(module)
         self._actor.run()
 
     def stop(self) -> None:

@@ -6,7 +6,7 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from seed_rl.envs.base import ObservationPictures, legal_actions, random_actions
+from seed_rl.envs.base import Watchable, legal_actions, random_actions
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.evaluation.policy import load_policy
@@ -72,7 +72,7 @@ def test_an_episode_whose_end_is_reported_a_step_late_has_the_same_film(tmp_path
     for mode, captions in shown.items():
         drawn = lambda picture, text, captions=captions: captions.append(text) or captioned(picture, text)  # noqa: E731
         monkeypatch.setattr("seed_rl.extras.films.film.captioned", drawn)
-        env = ObservationPictures(counted(mode).make(1), lambda numbers: np.full((8, 8, 3), numbers[2], np.uint8))
+        env = Watchable(counted(mode).make(1), lambda numbers: np.full((8, 8, 3), numbers[0, 2], np.uint8))
         film(Still(), env, 3, seed=2, paths=[str(tmp_path / f"{mode}.gif")], fps=FPS, max_steps=max_steps)
     assert shown["Next"] == shown["Same"]
     assert shown["Same"][2] == "episode 1   score 3"
