@@ -70,13 +70,7 @@ OF_ALL_COMMANDS = (
 
 EXIT_WITH_PARENT = boolean("exit_with_parent", False, "")
 """Exit when standard input is closed. Set by parent processes; without a description, `--help` omits it."""
-<<<<<<< HEAD
-IMPORT_MODULE = repeated("import_module", [], "Module or directory of native code that settings may name; repeatable.")
-=======
-
 IMPORT_MODULE = repeated("import_module", [], "Module that settings may name; repeatable.")
-
->>>>>>> envs
 OVERWRITE = boolean("overwrite", False, "Replace what --output names, if it exists.")
 TLS_SERVER_NAME = string("tls_server_name", None, "Name in the certificate, if not the host name.")
 SHARED_CREDENTIALS = (

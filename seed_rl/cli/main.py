@@ -99,7 +99,6 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
     """Run a command with the arguments after its name; print errors of this package as one line."""
     values = flags.FlagValues()
     for define in (*command.flags, *OF_ALL_COMMANDS):
-<<<<<<< HEAD
         define(flag_values=values, module_name="flags")
     try:
         paths = values([f"seed_rl {name}", *arguments])[1:]
@@ -111,26 +110,12 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
         _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
         for module in values.import_module if "import_module" in values else ():
             with explaining(UsageError, f"--import_module={module}", ImportError):
-                registry.permit(module)
+                importlib.import_module(module)
         return command.run(values, *paths)
     except (Failure, UsageError, flags.Error) as error:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, Failure) else USAGE_ERROR
-=======
-        define(values)
-    paths = values([f"seed_rl {name}", *arguments])[1:]
-    if values.help:
-        print(_help(command, values))
-        return 0
-    if paths and inspect.getfullargspec(command.run).varargs is None:
-        raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
-    _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
-    for module in values.import_module if "import_module" in values else ():
-        with explaining(UsageError, f"--import_module={module}", ImportError):
-            importlib.import_module(module)
-    return command.run(values, *paths)
->>>>>>> envs
 
 
 def _configure_logging(level: str, quiet: bool) -> None:
