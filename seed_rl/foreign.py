@@ -76,10 +76,7 @@ def enumerated(phrases: Sequence[str], most: int = 4) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape everything in a text that is not printable, except line breaks.
-
-    Lines after the first are indented, so that they can't pass for separate messages.
-    """
+    """Escape what is not printable in a text; indent lines after the first, so that they can't pass for messages."""
     lines = ("".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in line) for line in text.split("\n"))
     return "\n  ".join(lines)
 

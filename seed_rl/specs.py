@@ -40,7 +40,7 @@ class ArraySpec:
 
     @property
     def kind(self) -> str:
-        """What the tensor holds, which an environment says by the shape and dtype that it gives it.
+        """What the tensor holds, which an environment says by shape and dtype.
 
         `frame`: an image, uint8 [H, W, C]; frames are stacked over time. `planes`: 16 binary ones, the bits of uint16
         [H, W]. `words`: ids, uint16 [W]. `grid`: numbers of another dtype, such as the pieces on a board, [H, W, C].
@@ -232,9 +232,8 @@ class ActorSettings:
 
     env: EnvDescription
     num_groups: int
-    """Number of groups of environments: one group steps while another waits for its actions."""
+    """Groups of environments: one steps while another waits for its actions."""
     envs_per_group: int
-    """Number of environments in each group."""
     env_spec: EnvSpec | None = None
     """Spaces of each environment, for clients that don't build the described ones; None: not said."""
 

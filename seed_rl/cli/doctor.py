@@ -37,10 +37,8 @@ _SHARED_GB = 0.25  # containers default to 0.06
 
 def examine(logdir: str | None = None) -> dict[str, Result]:
     """Run all checks, that of a planned run's directory included, with TensorFlow, and return results by subject."""
-    checks: dict[str, Callable[[], Result]] = {**CHECKS}
-    if logdir:
-        checks["log directory"] = functools.partial(log_directory, logdir)
-    return {subject: result(check) for subject, check in checks.items()}
+    findings = {subject: result(check) for subject, check in CHECKS.items()}
+    return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings
 
 
 def result(check: Callable[[], Result]) -> Result:

@@ -30,8 +30,7 @@ _MAX_LINE = 1 << 20  # bytes
 def settled_return(row: Mapping[str, float], metric: str) -> float:
     """Return a mean return, `episode_return` or `eval/episode_return`; minus infinity before it is meaningful.
 
-    Means of training episodes count from the hundredth episode on, those of evaluation episodes from the tenth, because
-    short episodes end first.
+    It is from the hundredth training and the tenth evaluation episode on, because short episodes end first.
     """
     count, enough = ("episodes", RECENT_EPISODES) if metric == "episode_return" else ("eval/episodes", EVALUATION)
     return row.get(metric, -math.inf) if row.get(count, 0) >= enough else -math.inf

@@ -19,14 +19,14 @@ _BUSY = 0.95
 
 
 class RunState(NamedTuple):
-    """Snapshot of a run's counters."""
+    """Snapshot of a run."""
 
     counters: Mapping[str, float]
-    """Totals including earlier starts of the run: `env_frames`, `agent_steps`, `learner_updates`, `seconds`."""
+    """Totals including earlier starts: `env_frames`, `agent_steps`, `learner_updates`, `seconds`; metrics too."""
     gauges: Mapping[str, float]
-    """Metrics reported unchanged."""
+    """Further metrics reported unchanged."""
     inference: Mapping[str, float]
-    """Totals since this start of the run: the fields of `InferenceStats`."""
+    """Totals of this start: the fields of `InferenceStats`."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -113,11 +113,10 @@ class RunLog:
 
 
 def bottleneck(row: Mapping[str, float], loses_by_bfloat16: bool = False) -> str:
-    """Name the part of a run that limits its throughput, and a remedy, based on the shares of time in a row.
+    """Name the part of a run that never waits and so limits its throughput, and a remedy, given a row.
 
-    The bottleneck is the part that never waits. The learner is checked first, because acting continues while the queue
-    has room, then inference, which serves all actors, then the actors. If all of them mostly wait, latency between them
-    is the bottleneck.
+    The learner is checked first, because acting continues while the queue has room, then inference, which serves all
+    actors, then the actors. If all of them mostly wait, latency between them is the bottleneck.
     """
     if not row.get("environments"):
         return "actors: none connected"

@@ -24,11 +24,7 @@ _FINISH_SECONDS = 60.0  # timeout for uploading the last rows
 
 
 def check_wandb(logs: Logs) -> None:
-    """Check that Weights & Biases can be used if a project is set.
-
-    Raises:
-      ConfigError: the package is missing, its settings are invalid, or no user is logged in.
-    """
+    """Raise ConfigError if a project is set, but wandb is missing, has invalid settings, or no user is logged in."""
     if not logs.wandb_project:
         return
     project = f"Logs.wandb_project = {logs.wandb_project!r}"

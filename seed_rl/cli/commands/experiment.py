@@ -20,7 +20,6 @@ _OVERRIDES = {
     "num_actors": "Actors.num_actors",
     "init_from": "Experiment.init_from",
 }
-
 FILES = "gin files, like --gin_file."
 """Describes the positional arguments of commands that call `add_files`."""
 
