@@ -26,7 +26,7 @@ from benchmarks.report import number
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import Sizes
-from seed_rl.extras.planning.measuring import blank_unroll
+from seed_rl.extras.planning.plan import blank_unroll
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.reporting.text import columns
 from seed_rl.system import devices

@@ -16,7 +16,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
-from seed_rl.extras.planning.measuring import acting_of
+from seed_rl.extras.planning.plan import acting_of
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.runs.assembly import Assembly
 

@@ -33,7 +33,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) 
 from benchmarks.report import write_table
 from scripts import atari_page
 from seed_rl.evaluation.plot import plot_curves
-from seed_rl.extras.sharing import pretrained
+from seed_rl.extras.sharing import published
 from seed_rl.reporting import metrics
 from seed_rl.system.machine import cpu_description
 
@@ -167,8 +167,8 @@ def policies_of(_: str, data: pathlib.Path) -> str:
         "| name | task | agent | frames | mean return of 100 episodes | 95 % interval | |",
         "|---|---|---|--:|--:|--:|---|",
     ]
-    for name in pretrained.names():
-        about, place = pretrained.about(name), f"../{data.name}/{name}"
+    for name in published.names():
+        about, place = published.about(name), f"../{data.name}/{name}"
         cells = [
             f"[{name}]({place}/README.md)",
             about["task"],

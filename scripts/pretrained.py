@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from seed_rl.evaluation.plot import plot_curves
-from seed_rl.extras.sharing import pretrained
+from seed_rl.extras.sharing import published
 from seed_rl.reporting import metrics
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights.policy_sources import opening
@@ -32,7 +32,7 @@ def add(arguments: argparse.Namespace) -> int:
     from scripts import pages
     from seed_rl.extras.sharing import hub
 
-    folder = pretrained.ROOT / arguments.name
+    folder = published.ROOT / arguments.name
     command = ["git", "rev-parse", "--short=9", arguments.commit]
     version = f"0.1.0+g{subprocess.check_output(command, text=True).strip()}"
     with opening(arguments.logdir) as logdir:
@@ -55,8 +55,8 @@ def check(arguments: argparse.Namespace) -> int:
     from seed_rl.extras.sharing.hub import DEVIATIONS
 
     wrong = 0
-    for name in arguments.names or pretrained.names():
-        about, folder = pretrained.about(name), pretrained.ROOT / name
+    for name in arguments.names or published.names():
+        about, folder = published.about(name), published.ROOT / name
         if hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() != about["sha256"]:
             print(f"{name}: model.safetensors is not what was published")
             wrong += 1

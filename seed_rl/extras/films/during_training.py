@@ -67,8 +67,8 @@ class Films(Sink):
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Start a film if one is due, and pass on a completed one."""
-        if not self.idle and wall_time >= self._latest:
-            self._end()
+        if self.process is not None and not self.idle and wall_time >= self._latest:
+            self._end(self.process)
         if self.process is not None and self.idle:
             self._show(self.process.returncode, wall_time)
             self.process = None
@@ -109,18 +109,17 @@ class Films(Sink):
 
     def close(self) -> None:
         """Stop a film that is being made, and pass on a completed one."""
-        if self.process is not None and self.idle:
-            self._show(self.process.returncode, time.time())
-        else:
-            self._end()
-
-    def _end(self) -> None:
         if self.process is not None:
-            self.process.terminate()
-            try:
-                self.process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-            for unfinished in glob.glob(f"*{PARTIAL}", root_dir=self._directory):
-                os.remove(self._path(unfinished))
+            if self.idle:
+                self._show(self.process.returncode, time.time())
+            else:
+                self._end(self.process)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+        process.kill()  # which does nothing once it has ended
+        process.wait()
+        for unfinished in glob.glob(f"*{PARTIAL}", root_dir=self._directory):
+            os.remove(self._path(unfinished))

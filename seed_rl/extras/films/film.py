@@ -182,8 +182,7 @@ def _film(path: str, fps: float, shape: Sequence[int], growing: list[str]) -> It
 def _ffmpeg(path: str, arguments: Sequence[str]) -> Iterator[_Append]:
     """Run ffmpeg, which takes pictures until the end of the context, and wait for its success.
 
-    The exit code is checked. imageio's writers ignore it, and so miss a full disk; for a GIF, they keep all pictures in
-    memory.
+    imageio's writers ignore its exit code, and so miss a full disk; for a GIF, they keep all pictures in memory.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

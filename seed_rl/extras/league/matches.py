@@ -49,13 +49,10 @@ class Rating(NamedTuple):
 
 
 def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool = False) -> Act:
-    """Build what a player does in a number of rows.
+    """Build what a player does in a number of rows, or raise NoPolicy.
 
     Its name is `random`; `module:function`, a function of the `EnvSpec` and a seed that returns an `Act`; or the policy
     of a run, `logdir` or `logdir@checkpoint`, or a pretrained one.
-
-    Raises:
-      NoPolicy: the run has no usable policy, or the function can't be found.
     """
     if name == RANDOM:
         return random_policy(spec, seed)
@@ -95,11 +92,7 @@ def match(
     """Play games in which the first player has the home players' rows, and the second one the others.
 
     A game is won by the side with the higher mean return. Players are named as for `new_player`; `greedy` and `stop`
-    are those of `evaluate_run`.
-
-    Raises:
-      CannotBuild: the environments can't be built, or have no opponents.
-      NoPolicy: a player can't be made, as in `new_player`.
+    are those of `evaluate_run`. Raises NoPolicy, and CannotBuild if environments can't be built or have no opponents.
     """
     if config.players <= config.home_players:
         raise CannotBuild(f"{config.title} has no opponents")

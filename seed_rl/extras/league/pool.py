@@ -52,10 +52,9 @@ class Pool:
         return {"every_updates": self._every, "results": [[member, *own] for member, own in self._results.items()]}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take a state of `get_state`, except for members whose files are gone; files of others are removed.
+        """Take a state, or raise a KeyError, TypeError or ValueError.
 
-        Raises:
-          KeyError, TypeError, ValueError: it is not one.
+        Members whose files are gone are left out, and files of others removed.
         """
         every = int(state["every_updates"])
         results = {int(member): (int(games), float(total)) for member, games, total in state["results"]}

@@ -16,20 +16,30 @@ The server's thread and the lock limit a process. If its accelerators can do mor
 on one machine: each is a learner host with a share of the accelerators.
 """
 
+import contextlib
 import dataclasses
 import math
 import textwrap
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+import tensorflow as tf
+
 from seed_rl.agents.base import Agent
+from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
 from seed_rl.experiment.sizes import Sizes
-from seed_rl.extras.planning import measuring
+from seed_rl.inference.act_step import Staging
+from seed_rl.inference.acting import Acting
 from seed_rl.learner.device_split import DeviceSplit, split_devices
+from seed_rl.learner.train_step import TrainStep
 from seed_rl.system import devices
 from seed_rl.system.machine import cores
 from seed_rl.transport.codec import StepCodec
+from seed_rl.types import Unroll
 
 SERVER = "the server's thread, which takes and answers the messages"
 LOCK = "the interpreter's lock, which the server's and the inference threads share"
@@ -43,6 +53,12 @@ LOCKED_SHARE = 0.65  # of the CPU time per message, in which the interpreter's l
 SHARED = 2  # factor by which an update on the same device slows down an act step
 LINE_SHARE = 1538 / 1448  # bytes on an Ethernet line per byte of TCP payload, for full packets
 MESSAGE_BYTES = 100  # overhead per message: HTTP/2, gRPC and a partly filled packet
+SECONDS = 2.0  # duration of a measurement
+_STEPS, _MS = 512, 2000
+"""Agent steps in the update that is measured, and milliseconds to act in them, at most; longer batches take longer."""
+_MESSAGES = {1: (38.8, 21.8), 4: (42.2, 5.56), 16: (48.6, 1.80), 64: (86.7, 0.999)}
+"""CPU time by environments per message: of the server's thread per message, and of an inference thread per step, in
+microseconds, for Atari frames of 8 streams over the network to a core of an AMD EPYC (docs/benchmarks.md)."""
 
 
 class Rates(NamedTuple):
@@ -59,11 +75,7 @@ class Rates(NamedTuple):
 
 
 def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float | None]) -> tuple[Rates, dict[str, str]]:
-    """Measure the rates of an experiment on this machine unless they are `given`, and describe the source of each.
-
-    Raises:
-      ConfigError: a rate can't be measured here; the message names the flag that gives it.
-    """
+    """Measure the rates that aren't `given` here, or raise a ConfigError, and describe the source of each."""
     rates: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     sources = dict.fromkeys(rates, "given")
     here = len(devices.accelerators())
@@ -71,17 +83,92 @@ def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float |
         raise ConfigError("--accelerators needs --act_ms and --update_ms on a machine that has none to measure")
     rates.setdefault("learner_cores", cores())
     batch = rates.setdefault("act_batch", experiment.inference.max_batch_size)
-    server_us, host_us, source = measuring.message_us(experiment.actors.envs_per_group)
+    server_us, host_us, source = message_us(experiment.actors.envs_per_group)
     for name, look_up in (
-        ("env_steps", lambda: measuring.env_steps(experiment)),
-        ("act_ms", lambda: measuring.act_ms(experiment, agent, batch)),
-        ("update_ms", lambda: measuring.update_ms(experiment, agent, rates["act_ms"] / batch)),
+        ("env_steps", lambda: env_steps(experiment)),
+        ("act_ms", lambda: act_ms(experiment, agent, batch)),
+        ("update_ms", lambda: update_ms(experiment, agent, rates["act_ms"] / batch)),
         ("server_us", lambda: (server_us, source)),
         ("host_us", lambda: (host_us, source)),
     ):
         if name not in rates:
             rates[name], sources[name] = look_up()
     return Rates(**rates), sources
+
+
+def env_steps(experiment: Experiment) -> tuple[float, str]:
+    """Measure agent steps/s of a group of environments with random actions, and describe the source."""
+    size = experiment.actors.envs_per_group
+    try:
+        env = experiment.env.make(size)
+    except CannotBuild as error:
+        raise ConfigError(f"the environments can't be measured here: {error}; give --env_steps") from error
+    with contextlib.closing(env):
+        outputs = random_play(env, experiment.env_spec())
+        return size / _duration(lambda: next(outputs)), "measured here"
+
+
+def act_ms(experiment: Experiment, agent: Agent, batch: int) -> tuple[float, str]:
+    """Measure an act step of a number of environments, milliseconds, and describe the source."""
+    acting = acting_of(experiment, agent, batch)
+    env_ids, restarted = np.arange(batch, dtype=np.int32), np.zeros(batch, bool)
+    output = Staging(experiment.env_spec(), batch).batch
+    acting.cursor.restart(env_ids)
+    writes, _ = acting.cursor.advance(env_ids)
+    return 1e3 * _duration(lambda: acting.act_step(env_ids, restarted, writes, [output])), "measured here"
+
+
+def acting_of(experiment: Experiment, agent: Agent, batch: int) -> Acting:
+    """Build the acting of a single group of `batch` environments, whose store is as small as possible."""
+    sized = dataclasses.replace(
+        experiment,
+        # All fields are given, because gin would fill in the experiment's.
+        actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0),
+        inference=dataclasses.replace(experiment.inference, max_batch_size=batch),
+        replay=experiment.replay and dataclasses.replace(experiment.replay, capacity=1, min_size=1),
+    )
+    return Acting(agent, Sizes.of(sized, agent), sized.inference, experiment.seed)
+
+
+def update_ms(experiment: Experiment, agent: Agent, step_ms: float) -> tuple[float, str]:
+    """Measure an update of the experiment's batch, milliseconds, and describe the source; to act takes `step_ms`."""
+    unrolls = max(1, min(experiment.batch_size, int(min(_STEPS, _MS / step_ms)) // agent.length))
+    # A rate of zero, because repeated learning from one batch might diverge.
+    train_step = TrainStep(agent, dataclasses.replace(experiment.optimizer, learning_rate=0.0))
+    batch, weights = blank_unroll(agent, unrolls), np.ones(unrolls, np.float32)
+    times = experiment.passes * experiment.batch_size / unrolls
+    source = f"measured here with {unrolls} unrolls, times {times:.3g}"
+    return 1e3 * times * _duration(lambda: train_step(batch, 0.0, weights)), source
+
+
+def blank_unroll(agent: Agent, batch: int) -> Unroll:
+    """Create unrolls [L, B, ...] of zeros."""
+    steps: Unroll = tf.nest.map_structure(
+        lambda spec: tf.zeros([agent.length, batch, *spec.shape], spec.dtype),
+        agent.step_spec._replace(initial_state=()),
+    )
+    return steps._replace(initial_state=agent.initial_state(batch))
+
+
+def message_us(size: int) -> tuple[float, float, str]:
+    """Look up the CPU times of the server's thread per message and of an inference thread per step, microseconds.
+
+    They are those of the largest messages no larger than a group's: larger messages cost less per observation.
+    """
+    known = max((each for each in _MESSAGES if each <= size), default=min(_MESSAGES))
+    server_us, host_us = _MESSAGES[known]
+    return server_us, host_us, f"as for {known} Atari environments per message on a core of an EPYC"
+
+
+def _duration(call: Callable[[], object]) -> float:
+    """Return the median duration of a call in seconds; the first calls, which compile, don't count."""
+    call()
+    call()
+    times = [time.perf_counter()]
+    while len(times) < 2 or times[-1] < times[0] + SECONDS:
+        call()
+        times.append(time.perf_counter())
+    return float(np.median(np.diff(times)))
 
 
 class Plan(NamedTuple):
@@ -100,11 +187,7 @@ class Plan(NamedTuple):
 
 
 def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float) -> Plan:
-    """Compute what an experiment's learner needs, given the round-trip time to its actors.
-
-    Raises:
-      ConfigError: the work can't be divided among the accelerators.
-    """
+    """Compute what an experiment's learner needs; raise a ConfigError if its accelerators can't divide the work."""
     size = experiment.actors.envs_per_group
     devices = _devices(experiment, rates.accelerators)
     acting, apart = len(devices.inference), not set(devices.inference) & set(devices.training)

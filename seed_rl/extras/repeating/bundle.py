@@ -42,7 +42,7 @@ def write_bundle(logdir: str, output: str) -> int:
     with tempfile.TemporaryDirectory() as directory:
         checkpoints.write(os.path.join(directory, _POLICY), checkpoints.weights_in(arrays), state)
         save_config(without_places(load_saved(logdir)), directory)
-        places = {_POLICY: directory, **dict.fromkeys(_CONFIG, directory), file.NAME: logdir, "metrics.jsonl": logdir}
+        places = {**dict.fromkeys((_POLICY, *_CONFIG), directory), file.NAME: logdir, "metrics.jsonl": logdir}
         contents = {name: pathlib.Path(place, name).read_bytes() for name, place in places.items()}
     installed = {f"{each.name}=={each.version}\n" for each in metadata.distributions()}
     contents["requirements.txt"] = "".join(sorted(installed)).encode()

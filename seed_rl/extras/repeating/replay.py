@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ALWAYS_NEEDED = ("python", "tensorflow", "keras", "numpy", "gymnasium")
-
 
 class Progress(NamedTuple):
     """How far a replay is."""
@@ -56,15 +54,13 @@ def replay(
 ) -> Iterator[Progress]:
     """Execute a recorded run, and yield how far it is with each row of metrics.
 
+    Raise `Differs` if it comes out differently, or a JournalError if it can't be replayed here.
+
     Args:
       directory: empty directory, which becomes the log directory of the replay.
       begin: path of the checkpoint to begin at; "": the beginning of the run.
       until: number of updates to end at, with a checkpoint; None: the end of the journal.
       init_from: weights that the run began with, if it did; those that a stranger's journal names are not looked up.
-
-    Raises:
-      JournalError: the journal can't be replayed here.
-      Differs: the replay came out differently.
     """
     parts = todo(os.path.join(logdir, file.NAME), begin, until)
     if (named := parts[0].start["settings"].get("init_from")) and not (begin or init_from):
@@ -149,7 +145,8 @@ def _check(segment: Segment, path: str) -> None:
     if there.get("seed_rl") != here["seed_rl"]:  # the digests will say whether its code computes the same
         _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), here["seed_rl"])
     own = " ".join([*env.packages, *env.packages.values(), *env.modules])  # names of modules, and how to install them
-    needed = {*_ALWAYS_NEEDED, *re.findall(r"[\w-]+", own.lower().replace("_", "-"))}
+    needed = {"python", "tensorflow", "keras", "numpy", "gymnasium"}
+    needed.update(re.findall(r"[\w-]+", own.lower().replace("_", "-")))
     recorded = {name: version for name, version in there.items() if name in needed}
     recorded["processor"] = segment.start["machine"]["processor"]
     _check_equal(recorded, {**here, "processor": processor()}, path)

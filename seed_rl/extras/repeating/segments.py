@@ -2,7 +2,6 @@
 
 import array
 import collections
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -30,28 +29,23 @@ class Differs(Failure):
     """A replay that came out differently; the message names the first difference."""
 
 
-@dataclasses.dataclass
 class Segment:
     """What one learner process did, up to the checkpoint from which the next one continues."""
 
-    start: dict[str, Any]
-    """Description of the process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
-    groups: list[GroupLease] = dataclasses.field(default_factory=list)  # groups of all actors, by number
-    joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
-    """Groups of each actor, in the order in which they joined."""
-    owners: list[int] = dataclasses.field(default_factory=list)  # index in `joins` by the number of a group
-    needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
-    """Value of `refreshes` when each actor acted for the first time, by its index in `joins`, in that order."""
-    acts: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    """How often groups of an actor acted, by its index in `joins`."""
-    batches: dict[int, "array.array[int]"] = dataclasses.field(default_factory=dict)
-    """What `turns` yields, by inference device: `refreshes`, number of groups, and their numbers for each batch."""
-    refreshes: int = 0  # how often acting got weights, the first time before the first update
-    digests: dict[int, str] = dataclasses.field(default_factory=dict)
-    """`digest` of all variables by the number of updates behind them."""
-    end: tuple[int, int | None] = (0, None)  # number of updates, and of frames where it matters, at the end
-    _turns: int = 0
-    _spans: dict[int, list[int]] = dataclasses.field(default_factory=dict)  # first and last turn of each actor
+    def __init__(self, start: dict[str, Any]):
+        """Begin with a process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
+        self.start = start
+        self.end: tuple[int, int | None] = (0, None)  # number of updates, and of frames where it matters
+        self.groups: list[GroupLease] = []  # of all actors, by number
+        self.owners: list[int] = []  # index in `joins` by the number of a group
+        self.joins: list[tuple[GroupLease, ...]] = []  # groups of each actor, in the order in which they joined
+        self.needed_after: dict[int, int] = {}  # `refreshes` when each actor first acted, by index, in that order
+        self.acts: collections.Counter[int] = collections.Counter()  # how often an actor's groups acted, by its index
+        self.batches: dict[int, array.array[int]] = {}  # by device: `refreshes`, number of groups, and these, for each
+        self.refreshes = 0  # how often acting got weights, the first time before the first update
+        self.digests: dict[int, str] = {}  # of all variables, by the number of updates behind them
+        self._turns = 0
+        self._spans: dict[int, list[int]] = {}  # first and last turn of each actor
 
     @property
     def begin(self) -> int:
@@ -212,8 +206,5 @@ def _parted(one: Segment, other: Segment) -> Iterator[tuple[int, str]]:
 def _changed(*starts: Mapping[str, Any]) -> list[str]:
     parts = ("settings", "versions", "machine")
     one, other = ({f"{part} {name}": start[part][name] for part in parts for name in start[part]} for start in starts)
-    return [
-        f"{name[:_MOST_LETTERS]} is {shortened(one.get(name))} and {shortened(other.get(name))}"
-        for name in {**one, **other}
-        if one.get(name) != other.get(name)
-    ]
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    return [f"{name[:_MOST_LETTERS]} is {shortened(one.get(name))} and {shortened(other.get(name))}" for name in names]

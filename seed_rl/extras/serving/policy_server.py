@@ -53,9 +53,6 @@ class PolicyServer:
 
         Every `Logs.metrics_interval_s` seconds newer weights are looked for, and taken up between two batches. Yields
         rows of numbers, if they have changed; the first as soon as clients get actions.
-
-        Raises:
-          RuntimeError: inference failed.
         """
         allow_many_files()
         inference, interval_s = self._experiment.inference, self._experiment.logs.metrics_interval_s

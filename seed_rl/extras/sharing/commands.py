@@ -6,7 +6,6 @@ from seed_rl.cli import flags
 from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import CHOOSING, HERE, POLICY, place_of, usable_run
 from seed_rl.errors import UsageError
-from seed_rl.extras.sharing import pretrained as policies
 from seed_rl.system.files import explaining
 
 
@@ -52,8 +51,10 @@ def export(values: flags.FlagValues) -> int:
 @command("seed_rl pretrained")
 def pretrained(values: flags.FlagValues) -> int:
     """Lists the pretrained policies: task, agent, mean return, 95 % interval, size."""
-    for name in policies.names():
-        about = policies.about(name)
+    from seed_rl.extras.sharing import published
+
+    for name in published.names():
+        about = published.about(name)
         score = f"{about['mean']:>10,.2f} ({about['low']:,.2f} to {about['high']:,.2f})"
         print(f"{name:16} {about['task']:24} {about['agent']:6} {score:36} {about['bytes'] / 1e6:4.2f} MB")
     return 0

@@ -41,10 +41,7 @@ def export(policy: Policy, directory: str, batch: int) -> None:
     - for `sample`, `seed` int32 [2], different at each call.
 
     Their outputs are `action` [B, ...] and the new state. The policy is loaded with `float32` for programs that lack
-    bfloat16. The directory appears once it is complete, and replaces an earlier export.
-
-    Raises:
-      OSError: the directory can't be written, or it exists and isn't an export.
+    bfloat16. The directory appears once it is complete, and replaces an earlier export, but nothing else.
     """
     with new_directory(directory) as new:
         served = tf.Module()

@@ -43,12 +43,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
 
     The directory, named as the model, appears once it is complete, and replaces an earlier export. The score is that of
     `evaluate_run`, given `how`: `episodes`, raised to those of two games, `greedy` and `seed`; `version` is that of
-    seed_rl which trained the policy.
-
-    Raises:
-      NoPolicy: the policy is published already; see also `evaluate_run`.
-      CannotBuild, EnvironmentFailed: see `evaluate_run`.
-      OSError: the directory can't be written, or it exists and isn't an export.
+    seed_rl which trained the policy. Raises a NoPolicy if that is published already; see also `evaluate_run`.
     """
     if os.path.isfile(os.path.join(logdir, ABOUT)):
         raise NoPolicy(f"{logdir} is published already: copy the folder")

@@ -1,7 +1,11 @@
-"""Published policies: folders with weights as safetensors beside the configuration, used like log directories."""
+"""Published policies: folders with weights as safetensors beside the configuration, used like log directories.
+
+Pretrained policies are those in folders of the repository, found by name.
+"""
 
 import contextlib
 import os
+import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,29 +16,40 @@ from safetensors import SafetensorError, safe_open
 
 from seed_rl.experiment import ConfigError
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.extras.sharing import pretrained
-from seed_rl.foreign import json_object
+from seed_rl.foreign import json_object, read_json_object
 from seed_rl.settings import did_you_mean
 from seed_rl.system.files import explaining
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 
+ROOT = pathlib.Path(__file__).resolve().parents[3] / "docs" / "pretrained"  # which only a clone has
 WEIGHTS = "model.safetensors"  # name of the file with the weights of a published policy
 ABOUT = "policy.json"  # name of the file that describes the origin of a published or exported policy
 STATE = "counters.json"  # name in the metadata of the weights of the JSON state that has their environment frames
 
 
+def names() -> list[str]:
+    """Return the names of all pretrained policies, or raise a ConfigError if this installation has none."""
+    if not ROOT.is_dir():
+        raise ConfigError("they are in docs/pretrained of the repository, not in the package: use a clone")
+    return sorted(path.parent.name for path in ROOT.glob("*/policy.json"))
+
+
+def about(name: str) -> dict[str, Any]:
+    """Read a pretrained policy's `policy.json`, and the size of its weights as `bytes`."""
+    size = (ROOT / name / WEIGHTS).stat().st_size
+    return {**read_json_object(str(ROOT / name / ABOUT)), "bytes": size}
+
+
 def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextManager[str] | None:
     """Open a published policy, given its folder or the name of a pretrained one, as a `PolicySource` does.
 
-    Raises:
-      ConfigError: there is nothing at the place, and the name of a pretrained policy is similar to it.
-      CheckpointError, in the context: the weights can't be read.
+    Raises a ConfigError for a misspelled name, and in the context a CheckpointError for weights that can't be read.
     """
-    if not os.path.exists(place) and pretrained.ROOT.is_dir():
-        if place in (names := pretrained.names()):
-            place = str(pretrained.ROOT / place)
-        elif meant := did_you_mean(place, names):
+    if not os.path.exists(place) and ROOT.is_dir():
+        if place in (known := names()):
+            place = str(ROOT / place)
+        elif meant := did_you_mean(place, known):
             raise ConfigError(f"{place} is neither a directory nor a pretrained policy.{meant}")
     return _as_log_directory(place) if os.path.isfile(os.path.join(place, WEIGHTS)) else None
 

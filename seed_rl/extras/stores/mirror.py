@@ -33,10 +33,8 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
     """Yield the directory in which a run works, the local mirror of its log directory in an object store.
 
     The mirror is uploaded every `seconds`, at least every 30. It outlives a learner that is killed, or can't reach the
-    store at its end. The next run here continues from it if its newest checkpoint is newer than the store's.
-
-    Raises:
-      CannotUse: the store can't be used, now or at the end, another learner here does, or there is no place for it.
+    store at its end. The next run here continues from it if its newest checkpoint is newer than the store's. Raises a
+    CannotUse, now or at the end, if the store can't be used, another learner here does, or the mirror has no place.
     """
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seed_rl")
     short, identity = os.path.basename(place.rstrip("/")), hashlib.sha256(place.encode()).hexdigest()[:12]

@@ -65,10 +65,8 @@ class Study(abc.ABC):
     def write_results(self) -> str:
         """Write `results.csv` and return its path, or raise ConfigError."""
         path, rows = os.path.join(self.directory, "results.csv"), self.results()
-        with (
-            explaining(ConfigError, f"the results in {self.directory} can't be written"),
-            open(path, "w", encoding="utf-8", newline="") as file,
-        ):
+        what = f"the results in {self.directory} can't be written"
+        with explaining(ConfigError, what), open(path, "w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
             table.writeheader()
             table.writerows(rows)

@@ -54,6 +54,10 @@ def test_a_film_of_the_newest_checkpoint_reaches_tensorboard(saved_run, wait_for
     assert (image.step, image.encoded_image_string) == (20, gif.read_bytes())
 
 
+def test_a_film_of_another_kind_is_refused(refused):
+    refused("play --logdir=x --output=x.avi", "--output files must end in .mp4 or .gif, got x.avi")
+
+
 class Screen:
     """A sink that fails if it is shown a film."""
 

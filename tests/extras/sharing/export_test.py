@@ -55,11 +55,11 @@ def test_an_export_and_the_onnx_model_of_it_act_as_the_policy(saved_run, tmp_pat
             np.testing.assert_array_equal(memory["prev_action"], actions)
 
 
-def test_without_the_converter_an_onnx_export_says_what_to_install(monkeypatch, capsys):
+def test_a_file_in_its_place_and_a_missing_converter_are_named(monkeypatch, refused):
+    refused(f"export --logdir=x --output={__file__}", "export_test.py can't be written: it is a file")
     find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "tf2onnx" else find(name))
-    assert main(["export", "--logdir=x", "--format=onnx"]) == 2
-    assert "--format=onnx needs tf2onnx: pip install tf2onnx" in capsys.readouterr().err
+    refused("export --logdir=x --format=onnx", "--format=onnx needs tf2onnx: pip install tf2onnx")
 
 
 def test_sampled_actions_depend_on_the_seed_and_greedy_ones_do_not_take_one(saved_run, tmp_path):
