@@ -59,14 +59,9 @@ class House:
 
     def run(self, role, *arguments):
         """Starts a process, "learn" or "act", as a command does, and waits for the first line it prints."""
-        program = f"own_process.claim(); runpy.run_path({peers.__file__!r}, run_name='__main__')"
-        command = [
-            sys.executable,
-            "-c",
-            f"import runpy; from seed_rl.cli import own_process; {program}",
-            role,
-            *arguments,
-        ]
+        claim = "import runpy; from seed_rl.cli import own_process; own_process.claim()"
+        program = f"{claim}; runpy.run_path({peers.__file__!r}, run_name='__main__')"
+        command = [sys.executable, "-c", program, role, *arguments]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._ends += [process.communicate, process.kill]
         return SimpleNamespace(process=process, line=process.stdout.readline().strip())
