@@ -88,10 +88,11 @@ class UnrollQueue:
             self._changed.notify_all()
             return slots
 
-    def wait_for_demand(self) -> None:
-        """Block until `take` waits for more unrolls than are queued, or the queue is closed."""
+    def wait_for_demand(self) -> bool:
+        """Block until `take` waits for more unrolls than are queued; return False if the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._slots) < self._demand)
+            return not self._closed
 
     def close(self) -> None:
         """Close the queue for good and wake all waiting threads."""

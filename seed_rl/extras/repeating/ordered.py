@@ -26,12 +26,12 @@ def with_order(new_order: Callable[[str], Order], assembly: Assembly) -> Assembl
 
     def batcher(parts: Parts, number: int, queue: UnrollQueue) -> Batcher:
         own_envs = len(range(number, parts.sizes.num_envs, parts.sizes.num_devices))
-        return order.batcher(number, assembly.batcher(parts, number, queue), own_envs)
+        return order.batcher(number, assembly.batcher(parts, number, queue), own_envs, queue)
 
     def finish(parts: Parts) -> None:
         assembly.finish(parts)
         for number, one in enumerate(parts.acting):
-            one.thread.turn = functools.partial(order.acting, number, one.unrolls.queue)
+            one.thread.turn = functools.partial(order.acting, number)
         copy_weights, counters = parts.copy_weights, parts.progress.counters
         order.begin(counters, parts.variables)
         begin = counters.learner_updates

@@ -38,14 +38,12 @@ class Order:
         """Return what leases the environments in place of a plain run's."""
         return plain
 
-    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
+    def batcher(self, device: int, plain: Batcher, num_envs: int, queue: UnrollQueue) -> Batcher:
         """Return what composes the batches of an inference device, which serves `num_envs` environments."""
         return plain
 
-    def acting(
-        self, device: int, queue: UnrollQueue, requests: Sequence[Request]
-    ) -> contextlib.AbstractContextManager[object]:
-        """Return the context in which an inference device acts for a batch; `queue` gets its unrolls."""
+    def acting(self, device: int, requests: Sequence[Request]) -> contextlib.AbstractContextManager[object]:
+        """Return the context in which an inference device acts for a batch."""
         return contextlib.nullcontext()
 
     def refreshing(self) -> contextlib.AbstractContextManager[object]:
@@ -121,6 +119,18 @@ class OrderedBatcher(Batcher):
         self._on_close()
 
 
+class _OnDemand(OrderedBatcher):
+    """Waits with each batch until the learner wants more unrolls than are there."""
+
+    def __init__(self, queue: UnrollQueue, *arguments: Any):
+        super().__init__(*arguments)
+        self._queue = queue
+
+    def get(self) -> list[Request] | None:
+        requests = super().get()
+        return requests if requests is not None and self._queue.wait_for_demand() else None
+
+
 class Synchronous(Order):
     """Acting and learning alternate: two runs of one command are equal, as long as no process dies.
 
@@ -131,7 +141,7 @@ class Synchronous(Order):
     def __init__(self) -> None:
         self._next: dict[int, int] = {}  # by device: the group whose turn it is
 
-    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
+    def batcher(self, device: int, plain: Batcher, num_envs: int, queue: UnrollQueue) -> Batcher:
         self._next[device] = 0
 
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
@@ -141,11 +151,10 @@ class Synchronous(Order):
             sizes = np.cumsum([len(group.env_ids) for group in groups[begin:]])
             return groups[begin : begin + int(np.searchsorted(sizes, plain.max_batch_size, side="right"))]
 
-        return OrderedBatcher(plain.max_batch_size, members)
+        return _OnDemand(queue, plain.max_batch_size, members)
 
     @contextlib.contextmanager
-    def acting(self, device: int, queue: UnrollQueue, requests: Sequence[Request]) -> Iterator[None]:
-        queue.wait_for_demand()
+    def acting(self, device: int, requests: Sequence[Request]) -> Iterator[None]:
         yield
         self._next[device] += len(requests)
 
@@ -188,7 +197,7 @@ class Replayed(Order):
         """Return whether the actor with this number has acted for the last time."""
         return not self._left[actor]
 
-    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
+    def batcher(self, device: int, plain: Batcher, num_envs: int, queue: UnrollQueue) -> Batcher:
         def members(_: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
                 return [self._segment.groups[number] for number in self._now.get(device) or ()] or None
@@ -197,7 +206,7 @@ class Replayed(Order):
         return self._batchers[device]
 
     @contextlib.contextmanager
-    def acting(self, device: int, queue: UnrollQueue, requests: Sequence[Request]) -> Iterator[None]:
+    def acting(self, device: int, requests: Sequence[Request]) -> Iterator[None]:
         yield
         with self._changed:
             self._left.subtract(self._segment.owners[number] for number in self._now[device] or ())

@@ -120,13 +120,13 @@ class Recorded(Order):
             self._numbers[group.seed] = len(self._numbers)
         self._write("join", json.dumps([[group.env_ids, group.seed] for group in groups]))
 
-    def batcher(self, device: int, plain: Batcher, num_envs: int) -> Batcher:
+    def batcher(self, device: int, plain: Batcher, num_envs: int, queue: UnrollQueue) -> Batcher:
         self._turns[device] = threading.Lock()
-        return self._order.batcher(device, plain, num_envs)
+        return self._order.batcher(device, plain, num_envs, queue)
 
     @contextlib.contextmanager
-    def acting(self, device: int, queue: UnrollQueue, requests: Sequence[Request]) -> Iterator[None]:
-        with self._order.acting(device, queue, requests), self._turns[device]:
+    def acting(self, device: int, requests: Sequence[Request]) -> Iterator[None]:
+        with self._order.acting(device, requests), self._turns[device]:
             self._write("act", device, *(self._numbers[request.lease.seed] for request in requests))
             yield
 

@@ -40,7 +40,7 @@ def weights(value):
 
 
 def act(order, *groups):
-    with order.acting(0, QUEUE, [SimpleNamespace(lease=group) for group in groups]):
+    with order.acting(0, [SimpleNamespace(lease=group) for group in groups]):
         pass
 
 
@@ -58,7 +58,7 @@ def journal(tmp_path):
         order = Recorded(writer, START, Logs(digest_updates=1))
         order.begin(Counters(begin, env_frames=100 * begin), weights(begin))
         membership = order.membership(Membership(4, 7 + begin, 60.0))
-        order.batcher(0, Batcher(4, 0.0), 4)
+        order.batcher(0, Batcher(4, 0.0), 4, QUEUE)
         refresh(order)
         lease = membership.join([2, 2])
         for update, numbers in enumerate(acts, begin + 1):
@@ -85,7 +85,7 @@ def test_a_journal_is_read_as_it_was_written(journal):
 
 def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
     order = Replayed(segments.load(journal)[0])
-    batcher = order.batcher(0, Batcher(4, 0.0), 4)
+    batcher = order.batcher(0, Batcher(4, 0.0), 4, QUEUE)
     refresh(order)
     membership = order.membership(Membership(4, 0, 60.0))
     for sizes, name in (([3], "0"), ([2, 2], "1")):
@@ -123,7 +123,7 @@ def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_th
     assert [*segment.needed_after.items()] == [(2, 0), (1, 2), (3, 5)]
     assert segment.most_actors == 2
     order = Replayed(segment)
-    order.batcher(0, Batcher(4, 0.0), 4)
+    order.batcher(0, Batcher(4, 0.0), 4, QUEUE)
     needed, done = [], []
     for turn in segment.turns(0):
         needed.append([actor for actor in (1, 2, 3) if order.needs(actor)])
@@ -154,29 +154,31 @@ def test_a_replay_that_begins_elsewhere_differs(journal):
 
 def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(journal):
     order = Synchronous()
-    batcher = order.batcher(0, Batcher(4, 0.0), num_envs=6)
+    demand = UnrollQueue(2)
+    batcher = order.batcher(0, Batcher(4, 0.0), 6, demand)
     groups = [group for join in segments.load(journal)[0].joins for group in join]
     groups.append(dataclasses.replace(groups[0], env_ids=(4, 5)))
     requests = [request_of(group) for group in groups]
     for each in reversed(requests):
         batcher.group_opened(each.lease)
         batcher.put(each)
-    demand = UnrollQueue(2)
     waiting = threading.Thread(target=lambda: demand.take(1, timeout=within(60)))
     waiting.start()
     for expected in (requests[:2], requests[2:], requests[:2]):
         assert batcher.get() == expected
-        with order.acting(0, demand, expected):
+        with order.acting(0, expected):
             for each in expected:
                 batcher.put(each)
     demand.put(np.array([0]))
     waiting.join()
-    too_early = threading.Thread(target=demand.wait_for_demand)
+    found = []
+    too_early = threading.Thread(target=lambda: found.append(batcher.get()))
     too_early.start()
     too_early.join(0.05)
     assert too_early.is_alive(), "the learner is busy"
     demand.close()
     too_early.join(within(10))
+    assert found == [None], "nothing acts after the last update"
 
 
 def test_the_first_difference_is_named(journal, tmp_path):
