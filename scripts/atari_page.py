@@ -52,13 +52,15 @@ class Scores(NamedTuple):
 
 
 def part_of(part: str, data: pathlib.Path) -> str:
-    """Return a part of the Atari page, as Markdown."""
-    kind, name, frames = part.split()
-    records = read_records(data / name)
+    """Return a part of the Atari page, as Markdown: `KIND NAME FRAMES`, and a set of games that are left out."""
+    kind, name, frames, *left_out = part.split()
+    out = {game for each in left_out for game in SETS[each]}
+    records = [record for record in read_records(data / name) if record["result"]["game"] not in out]
     if not records:
         return "\nNo game has been run yet.\n\n"
     scores = scores_of(records, whole_number(frames), data)
-    return {"scores": _scores, "summary": _summary}[kind](records, scores, data / name)
+    text = {"scores": _scores, "summary": _summary}[kind](records, scores, data / name)
+    return text if not left_out else re.sub(r"!\[.*\n", "", text).rstrip() + "\n\n"  # pictures are of all games
 
 
 def read_records(folder: pathlib.Path) -> list[dict[str, Any]]:
