@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Films a policy: scripts/play.sh --logdir=pong, or other FLAGS of `seed_rl play`. Sets up the environment first.
+# Films a policy: scripts/play.sh --logdir=pong_r2d2, or other FLAGS of `seed_rl play`. Sets up the environment first.
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"

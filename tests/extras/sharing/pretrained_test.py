@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sys
 from types import SimpleNamespace
 from unittest.mock import create_autospec
@@ -33,6 +34,12 @@ def test_a_policy_is_complete_small_and_unchanged(name):
     assert (about["episodes"], about["low"] <= about["mean"] <= about["high"]) == (100, True)
     assert type(experiment_of(str(folder)).agent).__name__ == about["agent"]
     assert script.CURVE in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_first_film_is_of_a_game_that_is_won():
+    readme = (published.ROOT.parents[1] / "README.md").read_text(encoding="utf-8")
+    (name,) = re.findall(r"^scripts/play.sh --logdir=(\w+)", readme, re.MULTILINE)
+    assert min(published.about(name)["returns"]) > 10, "the worst of a hundred episodes"
 
 
 @pytest.mark.parametrize(
