@@ -47,13 +47,18 @@ def open_file(path: str) -> IO[bytes]:
     return open(path, "rb")
 
 
-def read_json_object(path: str) -> dict[str, Any]:
-    """Read a JSON object; raise OSError, or ValueError if the file has more than a mebibyte or something else."""
+def read_small(path: str) -> bytes:
+    """Read a file; raise OSError, or ValueError if it has more than a mebibyte."""
     with open_file(path) as file:
         text = file.read(_MAX_OBJECT + 1)
     if len(text) > _MAX_OBJECT:
         raise ValueError(f"expected at most {_MAX_OBJECT:,} bytes, got more")
-    return json_object(text)
+    return text
+
+
+def read_json_object(path: str) -> dict[str, Any]:
+    """Read a JSON object; raise OSError, or ValueError if the file has more than a mebibyte or something else."""
+    return json_object(read_small(path))
 
 
 def number(values: Any, name: str) -> float:

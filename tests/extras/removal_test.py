@@ -15,6 +15,8 @@ from tests.support.deadlines import within
 
 ROOT = architecture.ROOT
 WING = ROOT / "seed_rl/extras"
+COMPOSITION = ROOT / "tests/extras/composition_test.py"
+"""Knows all neighbours; left out with any of them."""
 NEIGHBOURS = sorted(path.parent.name for path in WING.glob("*/__init__.py"))
 
 
@@ -32,7 +34,7 @@ def without(names, target):
         tests = [path for path in ROOT.glob("tests/**/*_test.py") if uses.search(path.read_text(encoding="utf-8"))]
         left_out += [f"{ROOT}/benchmarks", f"{ROOT}/tests/benchmarks", *map(str, tests)]
     imports = [f"import seed_rl.extras.{name}." for name in names]
-    left_out.append(f"{ROOT}/tests/extras/composition_test.py")  # of all neighbours
+    left_out.append(str(COMPOSITION))
     experiments = [(path, path.read_text(encoding="utf-8")) for path in (ROOT / "configs").rglob("*.gin")]
     left_out += [str(path) for path, text in experiments if any(line in text for line in imports)]
 
@@ -86,7 +88,7 @@ def test_only_its_own_tests_know_a_neighbour(name):
     knowing = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "tests").rglob("*.py")
-        if not path.is_relative_to(own / name) and path != pathlib.Path(__file__)
+        if not path.is_relative_to(own / name) and path not in (pathlib.Path(__file__), COMPOSITION)
         for _, imported in architecture.imports(path.read_text(encoding="utf-8"))
         if architecture.is_inside(imported, f"seed_rl.extras.{name}")
     }

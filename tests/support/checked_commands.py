@@ -65,7 +65,8 @@ def _without_work(command: Command, line: Line) -> Command:
     def run(values, *paths):
         if line.is_complete and line.arguments[0] == "sweep":
             studies = inspect.getmodule(command.run)
-            (studies.new_search if values.search else studies.new_sweep)(values)
+            studies._run = lambda study: 0  # what is left are the mistakes before it
+            (studies._search if values.search else studies._sweep)(values)
         elif line.is_complete and "gin_file" in values:
             load(values)
         return 0

@@ -103,8 +103,8 @@ def _copy(checkpoint: str, logdir: str) -> None:
     directory = os.path.dirname(checkpoint)
     if os.path.exists(snapshot := os.path.join(directory, f"replay-{number}")):
         shutil.copy(snapshot, target)
-    run = os.path.dirname(directory)
-    for name in next(os.walk(run))[1]:  # such as the members of a league
+    run, place = os.path.split(directory)
+    for name in next(os.walk(run))[1] if place == "checkpoints" else ():  # such as the members of a league
         if name not in ("actors", "checkpoints"):
             shutil.copytree(os.path.join(run, name), os.path.join(logdir, name))
 

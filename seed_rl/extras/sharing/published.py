@@ -6,7 +6,6 @@ Pretrained policies are those in folders of the repository, found by name.
 import contextlib
 import os
 import pathlib
-import shutil
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from seed_rl.experiment import ConfigError
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.foreign import json_object, read_json_object
+from seed_rl.foreign import json_object, read_json_object, read_small
 from seed_rl.settings import did_you_mean
 from seed_rl.system.files import explaining
 from seed_rl.weights import checkpoints
@@ -61,8 +60,9 @@ def _as_log_directory(folder: str) -> Iterator[str]:
         os.mkdir(directory := os.path.join(logdir, "checkpoints"))
         with explaining(CheckpointError, f"{folder} can't be read"):
             for name in (SAVED, ABOUT):
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.copy(os.path.join(folder, name), logdir)
+                unreadable = explaining(CheckpointError, f"{name} in {folder} can't be read", OSError, ValueError)
+                with unreadable, contextlib.suppress(FileNotFoundError):
+                    pathlib.Path(logdir, name).write_bytes(read_small(os.path.join(folder, name)))
             checkpoints.save(directory, 0, *read(os.path.join(folder, WEIGHTS)), keep=1)
         yield logdir
 

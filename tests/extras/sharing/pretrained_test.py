@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
+import pathlib
 import re
+import shutil
 import sys
 from types import SimpleNamespace
 from unittest.mock import create_autospec
@@ -19,6 +22,7 @@ from seed_rl.extras.sharing import published
 from seed_rl.extras.sharing.published import STATE, WEIGHTS, read
 from seed_rl.weights.checkpoints import CheckpointError
 from seed_rl.weights.warm_start import warm_start
+from tests.support.full_disk import largest_file
 
 
 @pytest.mark.parametrize("name", published.names())
@@ -98,6 +102,23 @@ def test_damaged_weights_are_refused(tmp_path, content):
     (tmp_path / WEIGHTS).write_bytes(content)
     with pytest.raises(CheckpointError, match="is not a usable safetensors file: "):
         read(str(tmp_path / WEIGHTS))
+
+
+@pytest.mark.parametrize("name", ["config.json", "policy.json"])
+def test_a_link_to_a_device_and_a_hole_in_a_strangers_folder_are_not_copied(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = tmp_path / "policy"
+    shutil.copytree(published.ROOT / "catch", folder)
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    with largest_file(1 << 24), published.opened(str(folder), None) as logdir:
+        assert not (pathlib.Path(logdir) / name).exists()
+    (folder / name).unlink()
+    (folder / name).touch()
+    os.truncate(folder / name, 100 << 30)
+    too_long = rf"{name} in .*policy can't be read: expected at most 1,048,576 bytes, got more"
+    with largest_file(1 << 24), pytest.raises(CheckpointError, match=too_long), published.opened(str(folder), None):
+        pass
 
 
 def test_an_installation_without_the_repository_says_where_they_are(tmp_path, monkeypatch, capsys):
