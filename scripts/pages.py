@@ -5,6 +5,10 @@
     scripts/pages.py --check                                 # writes nothing, fails if a page is out of date
     scripts/pages.py --pictures                              # draws those of docs/results/atari.md first
     scripts/pages.py --record LOGDIR DESTINATION COMMAND     # first records a finished run, which COMMAND has trained
+    scripts/pages.py --add                                   # first lists the hashes of new records
+
+What a run wrote is never changed: docs/results/records.sha256 has its hashes, as `sha256sum --check` reads them. Who
+measures something again takes the old line out by hand, where reviewers see it.
 
 A part is the block between `<!-- KIND: NAME -->` and `<!-- end -->`; the rest of a page is not touched:
 
@@ -17,6 +21,7 @@ A part is the block between `<!-- KIND: NAME -->` and `<!-- end -->`; the rest o
 """
 
 import argparse
+import hashlib
 import importlib
 import json
 import math
@@ -49,6 +54,9 @@ PAGES = {
     DOCS / "deviations.md": DOCS / "results" / "faithfulness",
 }
 """Directory with the data of each page."""
+RECORDS = DOCS / "results" / "records.sha256"
+"""Hashes of everything that a run wrote."""
+WRITTEN_BY_RUNS = {".csv", ".gin", ".json", ".mp4", ".safetensors", ".tar"}
 END = "<!-- end -->"
 BEGIN = re.compile("<!-- (table|atari|run|policies|quantities): ")
 BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
@@ -99,6 +107,32 @@ def record(logdir: str, destination: pathlib.Path, command: str, commit: str, ac
         "best": {name: max(row[name] for row in rows if name in row) for name in returns},
     }
     (destination / "about.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
+
+
+def record_files() -> list[str]:
+    """Return the paths of everything that a run wrote, relative to the repository."""
+    results, pretrained = RECORDS.parent, DOCS / "pretrained"
+    files = [path for folder in (results, pretrained) for path in folder.rglob("*") if path.suffix in WRITTEN_BY_RUNS]
+    return sorted(str(path.relative_to(DOCS.parent)) for path in (*files, *pretrained.glob("*/README.md")))
+
+
+def listed_records() -> dict[str, str]:
+    """Return the listed hash of each record, by path."""
+    lines = RECORDS.read_text(encoding="utf-8").splitlines() if RECORDS.exists() else []
+    return {path: digest for digest, path in (line.split("  ", 1) for line in lines)}
+
+
+def add_records() -> int:
+    """Append the hashes of new records, unless a listed one is not what it was; return the exit code."""
+    listed = listed_records()
+    found = {path: hashlib.sha256((DOCS.parent / path).read_bytes()).hexdigest() for path in record_files()}
+    changed = [path for path, digest in listed.items() if found.get(path) != digest]
+    if changed:
+        print(f"{RECORDS.name}: records are never changed, but these are: {', '.join(changed)}", file=sys.stderr)
+        return 1
+    with RECORDS.open("a", encoding="utf-8") as file:
+        file.writelines(f"{digest}  {path}\n" for path, digest in found.items() if path not in listed)
+    return 0
 
 
 def table_of(name: str, data: pathlib.Path) -> str:
@@ -227,12 +261,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a page is out of date")
     parser.add_argument("--pictures", action="store_true", help="draw the pictures of docs/results/atari.md")
     parser.add_argument("--record", nargs=3, metavar=("LOGDIR", "DESTINATION", "COMMAND"), help="record a finished run")
+    parser.add_argument("--add", action="store_true", help="list the hashes of new records")
     parser.add_argument("--commit", default="HEAD", help="commit of the recorded run")
     parser.add_argument("--accelerator", default="no accelerator", help="GPU or TPU of the recorded run")
     arguments = parser.parse_args()
     if arguments.record:
         logdir, destination, command = arguments.record
         record(logdir, pathlib.Path(destination), command, arguments.commit, arguments.accelerator)
+    if (arguments.add or arguments.record) and add_records():
+        return 1
     if arguments.pictures:
         for folder in sorted(path for path in (DOCS / "results" / "atari").iterdir() if path.is_dir()):
             atari_page.draw(folder)

@@ -1,7 +1,9 @@
 """The parts of pages that a script writes: benchmarks, recorded runs, pretrained policies."""
 
+import hashlib
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -37,3 +39,29 @@ def test_a_page_is_up_to_date_and_written_from_its_data(run, path):
     assert parts
     assert run(emptied, data) == (0, page)
     assert run(page, data, "--check") == (0, page)
+
+
+def test_every_record_is_listed_and_unchanged():
+    listed = pages.listed_records()
+    assert len(listed) > 400
+    assert sorted(listed) == pages.record_files()
+    found = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in listed}
+    changed = [name for name, digest in listed.items() if found[name] != digest]
+    assert not changed, changed
+
+
+def test_new_records_are_appended_and_changed_ones_refused(monkeypatch, capsys, tmp_path):
+    results = tmp_path / "docs" / "results"
+    results.mkdir(parents=True)
+    (tmp_path / "docs" / "pretrained").mkdir()
+    monkeypatch.setattr(pages, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(pages, "RECORDS", results / "records.sha256")
+    for name in ("b.json", "a.csv", "page.md"):
+        (results / name).write_text(name)
+        assert pages.add_records() == 0
+    assert [*pages.listed_records()] == ["docs/results/b.json", "docs/results/a.csv"]
+    checked = subprocess.run(["sha256sum", "--check", "--quiet", pages.RECORDS], cwd=tmp_path)
+    assert checked.returncode == 0
+    (results / "a.csv").write_text("edited")
+    assert pages.add_records() == 1
+    assert "never changed, but these are: docs/results/a.csv\n" in capsys.readouterr().err
