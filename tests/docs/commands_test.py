@@ -26,7 +26,7 @@ PAGES = sorted(
     {page.resolve() for place in (".", "docs", "docs/guides", "docs/results") for page in (ROOT / place).glob("*.md")}
 )
 FENCE = re.compile(r'^```(\w*)(?: title="(.*?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
-INLINE = re.compile(r"`(seed_rl \w+ [^`]*=(?:[^`.]|\.(?!\.))*)`")
+INLINE = re.compile(r"`(seed_rl\s\w+\s(?:[^`.]|\.(?!\.))*)`")
 ELSEWHERE = {
     ".venv/": "developers' tools; the script exists",
     "apptainer": "needs Apptainer, and an image",
@@ -129,12 +129,13 @@ def of_seed_rl(recorded: list[Line]) -> list[Line]:
 
 def test_every_command_is_understood_and_the_quick_ones_are_carried_out(recorded, tmp_path):
     mentioned = [each for page in PAGES for each in INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))]
-    flags = [Line(each.split()[1:], str(tmp_path), "", False) for each in mentioned]
+    flags = [Line(each.split()[1:], str(tmp_path), "", each.split()[1] == "plan") for each in mentioned]
     rows = [["train", "--gin_file=gym/any", *given] for _, _, given in try_packages.rows()]
     assert len(rows) > 12
     flags += [Line(row, str(tmp_path), "", False) for row in rows]
     lines = [*of_seed_rl(recorded), *flags]
-    assert len(flags) > 10
+    assert len(flags) > 40
+    assert sum(line.is_complete for line in flags) >= 2
     assert len(lines) > 80
     program = [sys.executable, "-m", "tests.support.checked_commands"]
     done = subprocess.run(program, input=json.dumps(lines), cwd=ROOT, capture_output=True, text=True)

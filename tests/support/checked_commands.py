@@ -1,5 +1,7 @@
 """Checks command lines of `seed_rl` in one process: flags, gin files and bindings, without carrying the commands out.
 
+A plan is carried out, with constants for what it would measure.
+
 Reads a JSON list of `Line`s from standard input, and prints the complaint about each, "" if there is none.
 """
 
@@ -17,6 +19,7 @@ from typing import NamedTuple
 from seed_rl.cli import main as command_line
 from seed_rl.cli.command import Command
 from seed_rl.cli.commands.experiment import load
+from seed_rl.extras.planning import plan
 
 QUICK = ("configs", "envs")
 """Commands that are carried out."""
@@ -62,6 +65,9 @@ def _code(line: Line) -> int:
 
 
 def _without_work(command: Command, line: Line) -> Command:
+    if line.is_complete and line.arguments[0] == "plan":
+        return command
+
     def run(values, *paths):
         if line.is_complete and line.arguments[0] == "sweep":
             studies = inspect.getmodule(command.run)
@@ -75,4 +81,5 @@ def _without_work(command: Command, line: Line) -> Command:
 
 
 if __name__ == "__main__":
+    plan.env_steps = plan.act_ms = plan.update_ms = lambda *_: (10.0, "a constant")
     print(json.dumps([complaint(Line(*line)) for line in json.load(sys.stdin)]))
