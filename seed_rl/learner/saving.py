@@ -66,8 +66,7 @@ class Saver:
             return None
         path, arrays, state = newest
         checkpoints.assign(self._variables, arrays, path)
-        errors = KeyError, TypeError, ValueError, OverflowError
-        with explaining(CheckpointError, f"{path} is of another version of seed_rl", *errors):
+        with explaining(CheckpointError, f"{path} is of another version of seed_rl", Exception):
             self._progress.set_state(state)
         self._kept = self._multiples()
         return path

@@ -170,8 +170,7 @@ class ReplaySource(Source):
         """Restore, before the first batch, what `save` wrote; raise BadArchive if the file is not of such a replay."""
         snapshot = Archive(file)
         arrays = arrays_of(snapshot)
-        what, errors = "it is not of such a replay", (KeyError, RuntimeError, ValueError, TypeError, OverflowError)
-        with explaining(BadArchive, what, *errors):
+        with explaining(BadArchive, "it is not of such a replay", Exception):
             taken, drawn = map(int, arrays.pop("counts"))
             versions, count = arrays.pop("versions"), len(arrays["slots"])
             slots = self.unrolls.pool.acquire(count)

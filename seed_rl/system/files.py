@@ -132,11 +132,14 @@ def reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def explaining(kind: type[Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn errors of some types, by default `OSError`, into one of a kind, `what: reason`, unless they are of it."""
+    """Turn errors of some types, by default `OSError`, into one of a kind, `what: reason`, unless they are of it.
+
+    A `MemoryError` stays one, so that `Exception` is the type for a reader that may raise anything at odd content.
+    """
     caught = errors or (OSError,)
     try:
         yield
     except caught as error:
-        if isinstance(error, kind):
+        if isinstance(error, (kind, MemoryError)):
             raise
         raise kind(f"{what}: {reason(error)}") from error

@@ -3,6 +3,7 @@
 import io
 import struct
 import zipfile
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
@@ -63,7 +64,10 @@ def zipped(members, compression=zipfile.ZIP_STORED):
 
 
 def npy(descr="'<f4'", shape="(2,)", data=bytes(8)):
-    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return headed(f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode(), data)
+
+
+def headed(text, data=b""):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
 
 
@@ -77,6 +81,12 @@ ODD = {
     "too much": npy(data=bytes(12)),
     "code": npy("__import__('os').abort()"),
     "nothing": b"",
+    "a header that doesn't end": headed(b"("),
+    "a header of null bytes": headed(bytes(9)),
+    "a header of no dictionary": headed(b"5\n"),
+    "another version": b"\x93NUMPY\x03\x00" + npy()[8:],
+    "sizes below zero": npy(shape="(-1, -2)"),
+    "nothing, of an endless axis": npy(shape=f"(0, {1 << 62})", data=b""),
 }
 
 
@@ -84,6 +94,13 @@ ODD = {
 def test_what_is_no_array_of_numbers_is_refused(content):
     archive = Archive(zipped([("a.npy", content)]))
     with pytest.raises(BadArchive, match="its arrays can't be read: |'a' is no array of numbers"):
+        archive["a"]
+
+
+def test_a_lack_of_memory_is_no_damage(monkeypatch):
+    archive = Archive(zipped([("a.npy", npy())]))
+    monkeypatch.setattr(archives.io, "BytesIO", create_autospec(io.BytesIO, side_effect=MemoryError))
+    with pytest.raises(MemoryError):
         archive["a"]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from seed_rl.experiment import ConfigError
 from seed_rl.experiment.saved_config import SAVED
@@ -71,8 +71,7 @@ def read(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read the weights of a published policy, and the state beside them, or raise a CheckpointError."""
     with (
         checkpoints.opening(path),
-        # NumPy lacks some types of such files, for which it raises an AttributeError.
-        explaining(CheckpointError, f"{path} is not a usable safetensors file", SafetensorError, AttributeError),
+        explaining(CheckpointError, f"{path} is not a usable safetensors file", Exception),
         safe_open(path, "numpy") as file,
     ):
         arrays, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118

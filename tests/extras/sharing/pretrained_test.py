@@ -95,6 +95,7 @@ def test_weights_of_another_writer_are_read(tmp_path):
         *(weights(entry(dtype=dtype)) for dtype in ("BOOL", 32)),
         weights(entry(dtype="F8_E4M3", shape=[8])),
         *(weights(entry(shape=shape)) for shape in ([3], [-1, -2], [2**40], "2")),
+        *(weights(entry(shape=shape, data_offsets=[0, 0]), b"") for shape in ([0, 2**62], [2**62, 0, 4])),
         *(weights(entry(data_offsets=offsets)) for offsets in ([0], [8, 16], [-8, 0], [0, "8"])),
     ],
 )
