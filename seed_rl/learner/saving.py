@@ -138,12 +138,15 @@ class Saver:
 
     def save(self) -> None:
         """Write a checkpoint, or raise OSError and leave older ones untouched."""
-        if self._snapshot is not None:  # before the checkpoint that it belongs to
+        updates, kept = self._progress.counters.learner_updates, self._logs.checkpoints_kept
+        state = self._progress.get_state()
+        checkpoints.save(self._directory, updates, self._arrays(), state, kept, beside=self._save_snapshot)
+        self._remove_other_snapshots()
+
+    def _save_snapshot(self) -> None:
+        if self._snapshot is not None:
             with self._no_snapshots.tolerating(), complete_or_absent(self._snapshot_path()) as file:
                 self._snapshot.save(file)
-        updates, kept = self._progress.counters.learner_updates, self._logs.checkpoints_kept
-        checkpoints.save(self._directory, updates, self._arrays(), self._progress.get_state(), kept)
-        self._remove_other_snapshots()
 
     def _write(self, name: str, **state: float) -> None:
         """Write a checkpoint that later ones don't remove, with more `state`."""

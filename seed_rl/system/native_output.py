@@ -39,13 +39,30 @@ class CannotLoad(UsageError):
     """TensorFlow or Keras can't be used in this process; the message is one line."""
 
 
+class _Fork:
+    """Notes whether this process was forked from one in which TensorFlow had run, whose threads are missing here."""
+
+    lacks_threads = False
+
+    @classmethod
+    def note(cls) -> None:
+        context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+        cls.lacks_threads = getattr(context, "_context_handle", None) is not None
+
+
+os.register_at_fork(after_in_child=_Fork.note)
+
+
 def load_tensorflow() -> Any:
     """Import TensorFlow and Keras silently; errors are still raised. The process is as before.
 
     Raises:
       ModuleNotFoundError: TensorFlow is not installed.
-      CannotLoad: the import fails otherwise, Keras was imported before with another backend, or has another float type.
+      CannotLoad: the import fails otherwise, Keras was imported before with another backend, or has another float type,
+        or this process was forked after TensorFlow ran.
     """
+    if _Fork.lacks_threads:
+        raise CannotLoad("this process was forked after TensorFlow ran and would wait for ever: spawn it instead")
     try:
         with _as_it_was(), _descriptor_to(os.devnull):  # not `sys.stderr`, which new log handlers would keep
             tensorflow, keras = map(importlib.import_module, ("tensorflow", "keras"))

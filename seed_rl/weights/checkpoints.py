@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -34,23 +34,39 @@ class CheckpointError(UsageError):
     """A checkpoint that can't be used; the message names it and the reason."""
 
 
-def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int) -> None:
+def save(
+    directory: str,
+    step: int,
+    arrays: Mapping[str, np.ndarray],
+    state: Mapping[str, Any],
+    keep: int,
+    beside: Callable[[], None] = lambda: None,
+) -> None:
     """Write a checkpoint of `step` (learner updates) and remove the oldest beyond `keep`; see `write`.
 
     Later ones stay: they exist only if they are damaged, and the run has continued from an earlier one.
     """
     path = os.path.join(directory, f"checkpoint-{step:012d}.npz")
-    write(path, arrays, state)
+    write(path, arrays, state, beside)
     for old in [each for each in paths(directory) if each <= path][:-keep]:
         os.remove(old)
 
 
-def write(path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint file, or raise OSError and leave an older file of that name untouched."""
+def write(
+    path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], beside: Callable[[], None] = lambda: None
+) -> None:
+    """Write a checkpoint file, or raise OSError and leave an older file of that name untouched.
+
+    What belongs to it is written by `beside`, once the checkpoint has its space and before it has its name.
+    """
     text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
-    with complete_or_absent(path) as file, writing(file) as add:
-        for name, array in {_STATE: text, **arrays}.items():
-            add(name, array)
+    with complete_or_absent(path) as file:
+        with writing(file) as add:
+            for name, array in {_STATE: text, **arrays}.items():
+                add(name, array)
+        file.flush()
+        os.fsync(file.fileno())
+        beside()
 
 
 def paths(directory: str) -> list[str]:

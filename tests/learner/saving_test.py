@@ -173,6 +173,21 @@ def test_a_disk_too_full_for_the_replay_leaves_the_checkpoint(tmp_path, caplog):
     assert run.files == [CHECKPOINT(0)]
 
 
+def test_the_checkpoint_takes_its_space_before_the_replay_and_its_name_after_it(tmp_path):
+    run = Run(tmp_path)
+    replay, seen = Content(b"small"), []
+    replay.save = lambda file: seen.append({path.name: path.stat().st_size for path in run.directory.iterdir()})
+    run.saver.attach(replay, restored=False)
+    with largest_file(1000), pytest.raises(OSError, match="File too large"):
+        run.saver.save()
+    assert run.files == [] == seen, "no replay keeps the space that its checkpoint lacks"
+    run.saver.save()
+    assert run.files == [CHECKPOINT(0), SNAPSHOT(0)]
+    (sizes,) = seen
+    assert sizes[f"{CHECKPOINT(0)}.partial"] == (run.directory / CHECKPOINT(0)).stat().st_size
+    assert CHECKPOINT(0) not in sizes, "a kill meanwhile leaves the one before, with its replay"
+
+
 def test_checkpoints_of_other_versions_and_kinds_of_numbers_are_refused(tmp_path):
     run = Run(tmp_path, updates=1)
     run.saver.save()

@@ -55,6 +55,30 @@ def test_libraries_that_cannot_be_used_are_a_sentence(monkeypatch):
             native_output.load_tensorflow()
 
 
+FORKS = """
+import os, sys
+from seed_rl.system.native_output import load_tensorflow
+tensorflow = load_tensorflow()
+for runs in (False, True):
+    if runs:
+        tensorflow.constant(1)
+    if not (child := os.fork()):
+        try:
+            load_tensorflow()
+            print("loaded", flush=True)
+        except Exception as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_process_that_is_forked_after_tensorflow_ran_is_told_so():
+    ended = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True)
+    sentence = "this process was forked after TensorFlow ran and would wait for ever: spawn it instead"
+    assert ended.stdout.splitlines() == ["loaded", sentence]
+
+
 @pytest.mark.parametrize("command", [children.seed_rl(), [sys.executable, "-m", "seed_rl"]], ids=["child", "-m"])
 def test_modules_in_the_working_directory_are_not_those_of_the_library(command, tmp_path):
     for name in ("random", "token", "gin", "socket", "queue"):

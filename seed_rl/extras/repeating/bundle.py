@@ -10,7 +10,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
-from typing import IO, cast
+from typing import IO
 
 import numpy as np
 
@@ -30,6 +30,7 @@ _POLICY = "policy.npz"  # final weights of the agent
 _CONFIG = (SAVED, "config.gin")
 _FILES = {file.NAME, *_CONFIG, "metrics.jsonl", _POLICY, "requirements.txt"}
 _MOST_BYTES = 2**30  # of a bundle
+_PIECE = 2**20  # bytes copied at a time
 
 
 def write_bundle(logdir: str, output: str) -> int:
@@ -106,25 +107,30 @@ def _complete(logdir: str, policy: str) -> int:
     return updates
 
 
+def _copy(file: IO[bytes], size: int, path: str) -> str:
+    """Copy the next bytes of a file to a new one, piece by piece, and return their hash."""
+    whole = hashlib.sha256()
+    with open(path, "xb") as copy:
+        while size and (piece := file.read(min(size, _PIECE))):
+            whole.update(piece)
+            copy.write(piece)
+            size -= len(piece)
+    return whole.hexdigest()
+
+
 def _unpack(path: str, logdir: str) -> None:
     """Write the files of a bundle into an empty directory, and check their hashes."""
     hashes: dict[str, str] = {}
-    errors = OSError, tarfile.TarError, ValueError, MemoryError  # as a header may claim any size
-    with (
-        explaining(JournalError, f"{path} is not a bundle", *errors),
-        open_file(path) as file,
-        tarfile.open(fileobj=file, mode="r:") as archive,
-    ):
-        size = os.path.getsize(path)
-        if size > _MOST_BYTES:
+    with explaining(JournalError, f"{path} is not a bundle", Exception), open_file(path) as file:
+        if (size := os.path.getsize(path)) > _MOST_BYTES:
             raise JournalError(f"{path} has {size:,} bytes, expected at most {_MOST_BYTES:,}")
-        for entry in archive:
-            odd = entry.name in hashes or not entry.isreg() or entry.issparse() or entry.size > size
+        while any(block := file.read(tarfile.BLOCKSIZE)):  # not by `tarfile.open`, which reads names of any length
+            entry = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+            odd = entry.name in hashes or entry.type != tarfile.REGTYPE or not 0 <= entry.size <= size
             if odd or entry.name not in (*_FILES, _MANIFEST):
                 raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
-            content = cast(IO[bytes], archive.extractfile(entry)).read()
-            pathlib.Path(logdir, entry.name).write_bytes(content)
-            hashes[entry.name] = hashlib.sha256(content).hexdigest()
+            hashes[entry.name] = _copy(file, entry.size, os.path.join(logdir, entry.name))
+            file.seek(-entry.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
         if not hashes.pop(_MANIFEST, ""):
             raise JournalError(f"{_MANIFEST} in {path} is missing")
         manifest = read_json_object(os.path.join(logdir, _MANIFEST))

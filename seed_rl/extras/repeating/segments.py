@@ -20,6 +20,9 @@ from seed_rl.specs import GroupLease
 
 WEIGHTS = ()  # takes the place of a batch where acting gets new weights
 _MOST_DEVICES = 256
+_MOST_BUILT = 2**29  # bytes of memory, as estimated, for what is built from lines other than batches and weights
+_PER_LINE, _PER_LETTER = 1000, 25  # such bytes; a digest takes one per letter
+_LONGEST_KEPT = 200  # letters of a batch that is parsed once
 _DIGEST = re.compile(r"[0-9a-f]{16} (?:[0-9a-f]{4})+")
 _MOST_LETTERS = 100  # of the name of a variable or a setting in a message
 _MOST_NOTES = 20  # in a message
@@ -90,10 +93,17 @@ class Segment:
 def load(path: str) -> list[Segment]:
     """Read a journal, or raise a JournalError: it is missing, damaged or not understood."""
     segments: list[Segment] = []
+    left = _MOST_BUILT
     for number, line in enumerate(read(path)):
+        if not line.startswith(("act ", "weights")):
+            left -= _PER_LINE + len(line) * (1 if line.startswith("digest ") else _PER_LETTER)
+            if left < 0:
+                raise JournalError(f"learners, actors and digests in {path} need more than {_MOST_BUILT:,} bytes")
         try:
             _add(segments, line)
-        except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, RecursionError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:
             raise JournalError(f"line {number} of {path} is not understood: {shortened(error)}") from error
     for segment, following in itertools.pairwise(segments):
         segment.end = (following.begin, following.start["frames"])
@@ -144,7 +154,7 @@ def _add(segments: list[Segment], line: str) -> None:
         return
     segment = segments[-1]
     if word == "act":
-        segment.act(*_batch(rest))
+        segment.act(*(_batch if len(rest) <= _LONGEST_KEPT else _batch.__wrapped__)(rest))
     elif word == "weights":
         segment.refreshes += 1
     elif word == "join":

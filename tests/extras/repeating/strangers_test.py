@@ -23,7 +23,7 @@ UPDATES = 2
 SETTINGS = config_files.load(["catch/vtrace"], ["Actors.num_actors = 1"])
 DIGEST = "0123456789abcdef 0123"
 LINES = ("weights", "join [[[0],1],[[1],2]]", "act 0 0 1", "weights", "act 0 1 0", "weights", f"digest 2 {DIGEST}")
-MOST_MEMORY, MOST_SECONDS = 1 << 30, 10.0
+MOST_MEMORY, MOST_SECONDS = 1 << 29, 10.0
 
 
 def start(**changes):
@@ -34,9 +34,13 @@ def start(**changes):
     return f"run {json.dumps({**common, 'machine': machine, 'settings': settings, **changes})}"
 
 
-def packed(lines):
-    """A journal of one chunk."""
-    return gzip.compress("\n".join(["chunk 0", *lines, ""]).encode())
+def packed(*chunks):
+    """A journal."""
+    data, link = b"", ""
+    for number, lines in enumerate(chunks):
+        chunk = gzip.compress("\n".join([f"chunk {number} {link}".rstrip(), *lines, ""]).encode())
+        data, link = data + chunk, hashlib.sha256(chunk).hexdigest()[:16]
+    return data
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +106,10 @@ def header(name, kind=tarfile.REGTYPE, size=0):
 
 BUNDLES = {
     "sparse": (lambda b: b.headers(header("policy.npz", tarfile.GNUTYPE_SPARSE, 512), bytes(512)), "unexpected entry"),
-    "a name of 4 GiB": (lambda b: b.headers(header("././@LongLink", b"L", 2**32), size=2**29), "is not a bundle"),
+    "a name of 4 GiB": (lambda b: b.headers(header("././@LongLink", b"L", 2**32), size=2**29), "unexpected entry"),
+    "a name of 900 MB": (lambda b: b.headers(header("././@LongLink", b"L", 9 * 10**8), size=10**9), "unexpected entry"),
+    "a policy of 1 GB": (lambda b: b.headers(header("policy.npz", size=10**9), size=10**9 + 512), "is missing"),
+    "a size below zero": (lambda b: b.headers(header("policy.npz", size=-1), bytes(512)), "unexpected entry"),
     "a hole of 8 GiB": (lambda b: b.headers(header("policy.npz", size=2**32), size=2**33), "expected at most"),
     "a policy of 4 GiB": (lambda b: b.headers(header("policy.npz", size=2**32), bytes(512)), "unexpected entry"),
     "two policies": (lambda b: b.write((entry("policy.npz"), b"more")), "unexpected entry 'policy.npz'"),
@@ -130,6 +137,7 @@ BUNDLES = {
         "'processor' was .*, here it is '",
     ),
 }
+MUCH = "learners, actors and digests in .* need more than 536,870,912 bytes"
 JOURNALS = {
     "300 million lines": (packed(["w"] * 10**7), "has more than 16,777,216 bytes of text"),
     "an object in an object": (packed([f"run {'[' * 10**6}"]), "line 0 of .* is not understood"),
@@ -139,6 +147,9 @@ JOURNALS = {
         packed([start(), *(f"join [[[0],{n}]]" for n in range(99)), *(f"act 0 {n}" for n in [*range(99)] * 2)]),
         "has 99 actors and environment 0, its settings 32 environments",
     ),
+    "a million actors": (packed([start(), *["join [[[0],1]]"] * 10**6]), MUCH),
+    "learners without end": (packed(*[[start()] * (12 * 10**6 // len(start()))] * 2), MUCH),
+    "half a million digests": (packed([start(), *[f"digest 1 {DIGEST}"] * 525_000]), MUCH),
     "a device without number": (packed([start(), "join [[[0],1]]", "act 99999 0"]), "a device below 256"),
     "an empty digest": (packed([start(), "digest 20 "]), "expected digests, got ''"),
     "names that are none": (packed([start(variables=[1, 2]), *LINES]), "names of variables and a processor, got 1"),
