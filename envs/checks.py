@@ -47,13 +47,19 @@ class Checked(gymnasium.Wrapper):
             if "step" in self._unseen:
                 self._check_first("step", observation)
             if not isinstance(reward, float):
-                reward = float(np.asarray(reward).item())
+                reward = self._one_number(reward)
             if not (terminated or truncated):
                 return observation, reward, False, False, {}
             # A reset may write the next observation into this one.
             return copy.deepcopy(observation), reward, bool(terminated), bool(truncated), numbers_of(info)
         except (Exception, SystemExit) as error:
             raise failure(f"{self._name} failed in step", error) from error
+
+    def _one_number(self, reward: Any) -> float:
+        if (count := np.size(reward)) != 1:
+            remedy = "a game of several players is a suite of its own, PettingZoo: docs/guides/self_play.md"
+            raise EnvironmentFailed(f"{self._name}: the reward of step must be one number, got {count}; {remedy}")
+        return float(np.asarray(reward).item())
 
     def render(self) -> Any:
         with self._naming_errors("render"):
@@ -100,6 +106,10 @@ def sentences_of(env_id: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
-        unknown = isinstance(error, gymnasium.error.UnregisteredEnv) and ":" not in env_id
-        hint = "; an id of a package has its module in front, as in minigrid:MiniGrid-Empty-8x8-v0" if unknown else ""
+        unknown = isinstance(error, gymnasium.error.UnregisteredEnv)
+        hint = "; an id of a package has its module in front, as in minigrid:MiniGrid-Empty-8x8-v0"
+        hint = hint if unknown and ":" not in env_id else ""
+        if unknown:
+            shimmy = f'Gym.id=shimmy:GymV26Environment-v0 with Gym.options={{"env_id": "{env_id}"}}'
+            hint += f"; one of old Gym runs through Shimmy (pip install 'shimmy[gym-v26]'): {shimmy}"
         raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}{hint}") from error

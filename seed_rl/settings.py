@@ -107,9 +107,11 @@ def without_places(settings: SettingsT, only_written: bool = False) -> SettingsT
 
 
 def whole_number(text: str) -> int:
-    """Parse a whole number, which may be written as 1e6, 300k, 10M or 1_000_000, or raise ValueError."""
-    match = re.fullmatch(r"([\d_]{0,40}\.?\d{1,40}(?:e\+?\d{1,2})?)([kMG]?)", text.strip(), re.ASCII)
-    number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
+    """Parse a whole number, which may be written as 1e6, 300k, 10M, 10m or 1_000_000, or raise ValueError."""
+    match = re.fullmatch(r"([\d_]{0,40}\.?\d{1,40}(?:e\+?\d{1,2})?)([kmg]?)", text.strip(), re.ASCII | re.IGNORECASE)
+    number = (
+        decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[match[2].lower()] if match else None
+    )
     if number is None or number != int(number):
         raise ValueError("expected a whole number such as 300000, 300k, 10M or 1e6")
     return int(number)
@@ -125,7 +127,7 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         kinds.append(origin or kind)
         constraints += own
         tuples += [typing.get_args(kind)] if origin is tuple else []
-    if int in kinds and (type(value) is float or (type(value) is str and value[-1:] in "kMG")):
+    if int in kinds and (type(value) is float or (type(value) is str and value[-1:].lower() in "kmg")):
         with contextlib.suppress(ValueError):
             value = whole_number(str(value))
     simple = all(kind in (bool, int, float, str, tuple, type(None)) for kind in kinds)

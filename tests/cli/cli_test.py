@@ -151,7 +151,8 @@ def test_ctrl_c_ends_a_command_with_a_line(monkeypatch, capsys):
 def test_counts_may_be_written_as_people_write_them():
     values = FlagValues()
     integer("frames", None, "")(flag_values=values, module_name="flags")
-    for text, expected in ("300000", 300_000), ("300k", 300_000), ("1.5M", 1_500_000), ("1e6", 10**6), ("1_000", 1000):
+    plain = {"300000": 300_000, "1e6": 10**6, "1_000": 1000}
+    for text, expected in (plain | {"300k": 300_000, "300K": 300_000, "1.5M": 1_500_000, "4m": 4_000_000}).items():
         values(["program", f"--frames={text}"])
         assert values.frames == expected
 

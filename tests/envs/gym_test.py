@@ -234,6 +234,10 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
             "Nope-v1 can't be made: Environment `Nope` doesn't exist.*; an id of a package has its module",
         ),
         (
+            Gym("MinAtar/Breakout-v1"),
+            r"'shimmy\[gym-v26\]'\): .*:GymV26Environment-v0 with .*={\"env_id\": \"MinAtar/Breakout-v1\"}",
+        ),
+        (
             Gym(f"{MODULE}:FiveDeclared-v0", wrappers=("gymnasium.wrappers:FlattenObservation",)),
             r"Gym.wrappers must be \(\) with the vector version of .*FiveDeclared-v0: they wrap single ones",
         ),

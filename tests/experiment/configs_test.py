@@ -159,7 +159,7 @@ def test_a_file_may_begin_with_a_byte_order_mark_and_includes_files_beside_it(tm
 
 
 def test_bindings_may_be_written_as_on_a_command_line():
-    bindings = ["Experiment.total_frames = 300k", 'Gym.options={"g": 1, "h": false}', "Replay.capacity='2M'"]
+    bindings = ["Experiment.total_frames = 300k", 'Gym.options={"g": 1, "h": false}', "Replay.capacity='2m'"]
     loaded = config_files.load("gym/sac_pendulum", bindings)
     assert (loaded.total_frames, loaded.replay.capacity) == (300_000, 2_000_000)
     assert loaded.env.options == '{"g": 1, "h": false}'
