@@ -2,6 +2,8 @@
 
 import contextlib
 import copy
+import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,18 +13,20 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
+from seed_rl.envs.spaces import leaves
 from seed_rl.envs.vector.final import numbers_of
 from seed_rl.foreign import described, shortened
 
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+_NUMERIC = (spaces.Box, *_CHOICES)
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment whose first observations are compared with its space, and whose errors name it.
+    """An environment whose observations are compared with its space, later ones by shape, and whose errors name it.
 
     `info` has only `numbers_of` an episode that ends; merging more over all environments at every step would cost time.
     Methods raise CannotBuild if the observation of the first reset or step is not what the environment declares, and
-    EnvironmentFailed for any error of the environment.
+    EnvironmentFailed if that of a later step isn't, and for any error of the environment.
     """
 
     def __init__(self, make: Callable[[], gymnasium.Env], name: str):
@@ -34,6 +38,8 @@ class Checked(gymnasium.Wrapper):
         for part in ("observation_space", "action_space"):
             if not isinstance(space := getattr(self.env, part, None), gymnasium.Space):
                 raise CannotBuild(f"{name}: {part} must be a space of Gymnasium, got {shortened(space)}")
+        parts = leaves(self.observation_space)
+        self._shapes = [(part.path, part.space.shape) for part in parts if isinstance(part.space, _NUMERIC)]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         with self._naming_errors("reset"):
@@ -46,6 +52,8 @@ class Checked(gymnasium.Wrapper):
             observation, reward, terminated, truncated, info = self.env.step(action)
             if "step" in self._unseen:
                 self._check_first("step", observation)
+            if not self._has_shapes(observation):
+                self._check("the observation of step", self.observation_space, observation, EnvironmentFailed)
             if not isinstance(reward, float):
                 reward = self._one_number(reward)
             if not (terminated or truncated):
@@ -72,13 +80,22 @@ class Checked(gymnasium.Wrapper):
         except (Exception, SystemExit) as error:
             raise failure(f"{self._name} failed in {what}", error) from error
 
+    def _has_shapes(self, observation: Any) -> bool:
+        try:
+            for path, shape in self._shapes:
+                if np.shape(functools.reduce(operator.getitem, path, observation)) != shape:
+                    return False
+        except (LookupError, TypeError, ValueError):  # of another structure
+            return False
+        return True
+
     def _check_first(self, what: str, observation: Any) -> None:
         if what in self._unseen:
             self._unseen.remove(what)
             self._check(f"the observation of {what}", self.observation_space, observation)
 
-    def _check(self, part: str, space: gymnasium.Space[Any], value: Any) -> None:
-        """Raise CannotBuild unless Gymnasium can put a value into a batch, and a choice is one of its space."""
+    def _check(self, part: str, space: gymnasium.Space[Any], value: Any, kind: type[Exception] = CannotBuild) -> None:
+        """Raise an error unless Gymnasium can put a value into a batch, and a choice is one of its space."""
         inside: Any = space.items() if isinstance(space, spaces.Dict) else ()
         if isinstance(space, spaces.Tuple):
             inside = enumerate(space)
@@ -88,13 +105,13 @@ class Checked(gymnasium.Wrapper):
             (batched,) = [None] if parts else concatenate(space, [value], batch)
             if not isinstance(space, _CHOICES) or space.contains(batched):
                 for inner in parts:
-                    self._check(*inner)
+                    self._check(*inner, kind)
                 return
         except (LookupError, TypeError, ValueError):
             pass
         is_long = isinstance(value, np.ndarray) and value.size > 3
         came = f"{value.dtype}{list(value.shape)}" if is_long else shortened(value)
-        raise CannotBuild(f"{self._name}: {part} is declared as {shortened(space)}, but came as {came}")
+        raise kind(f"{self._name}: {part} is declared as {shortened(space)}, but came as {came}")
 
 
 @contextlib.contextmanager

@@ -48,7 +48,7 @@ class FlatVectorEnv(ConvertedVectorEnv):
 
     Action masks, the part `action_mask` or those below it, have a value for each choice of the action, 1 where it is
     legal. They become bits, as `specs.EnvSpec` says. Steps raise EnvironmentFailed if an environment allows no action,
-    except at the end of an episode.
+    except at the end of an episode, or if an observation or reward is not a number.
     """
 
     def __init__(
@@ -93,7 +93,16 @@ class FlatVectorEnv(ConvertedVectorEnv):
         self.action_space = batch_space(self.single_action_space, env.num_envs)
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        return super().step(self._to_action(actions))
+        observation, reward, terminated, truncated, info = super().step(self._to_action(actions))
+        parts = {f"observation {name}".rstrip(): tensor for name, tensor in _by_name(observation).items()}
+        if truncated.any():
+            last = _by_name(info.get("final_obs", {}))
+            parts |= {f"last observation {name}".rstrip(): tensor for name, tensor in last.items()}
+        for part, values in (parts | {"reward": np.asarray(reward)}).items():
+            if values.dtype.kind == "f" and (odd := np.isnan(values)).any():
+                where = f"environment {odd.reshape(len(odd), -1).any(axis=1).argmax()} of {len(odd)}"
+                raise EnvironmentFailed(f"{where} of {self._name}: {part} must be a number, but is nan")
+        return observation, reward, terminated, truncated, info
 
     @np.errstate(over="ignore")  # what is too large for float32 becomes infinity
     def convert(self, observation: Any, ended: np.ndarray) -> Any:
@@ -121,6 +130,10 @@ class FlatVectorEnv(ConvertedVectorEnv):
             where = f"environment {possible.argmin()} of {len(possible)}"
             raise EnvironmentFailed(f"{self._name} allows no action in {where}: {MASK} has no 1")
         return np.packbits(legal, axis=1, bitorder="little")
+
+
+def _by_name(observation: Any) -> dict[str, np.ndarray]:
+    return observation if isinstance(observation, dict) else {"": observation}
 
 
 class _Part(NamedTuple):

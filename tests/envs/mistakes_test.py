@@ -63,6 +63,30 @@ def test_a_mistake_is_an_error_that_says_where_and_what(act, options, kind, sent
     assert ID in str(error.value)
 
 
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        (
+            {"third observation": "half long"},
+            r"of .*: the observation of step 'b' is declared as .*came as float32\[4\]",
+        ),
+        ({"third observation": "half"}, "of .*: the observation of step is declared as Dict.*came as {'a'"),
+        ({"third observation": "half nan"}, "of .*: observation b must be a number, but is nan"),
+        ({"third reward": "not a number"}, "of .*: reward must be a number, but is nan"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*ERROR")
+def test_an_odd_step_after_others_is_an_error_with_the_environment_and_the_part(make, vectorization, mistake, sentence):
+    options = json.dumps({"space": "parts", "observation": "both", **mistake})
+    env = make(Gym(ID, options=options, vectorization=vectorization), 2)
+    env.reset(seed=1)
+    for _ in range(2):
+        env.step(np.zeros(2, np.int32))
+    with pytest.raises(EnvironmentFailed, match=f"^environment 1 of 2 {sentence}"):
+        env.step(np.zeros(2, np.int32))
+
+
 @pytest.mark.filterwarnings("error:.*overflow")
 def test_what_can_be_understood_is_accepted():
     output = play_two_steps(mistaken(observation="list", reward="array of one"))

@@ -29,6 +29,10 @@ VALUES = {
     "huge": lambda: 1e300,
     "three huge": lambda: np.full(3, 1e300),
     "nan": lambda: np.full(3, np.nan, np.float32),
+    "half long": lambda: {"a": FINE, "b": np.zeros(4, np.float32)},
+    "half nan": lambda: {"a": FINE, "b": np.full(3, np.nan, np.float32)},
+    "both": lambda: {"a": FINE, "b": FINE},
+    "not a number": lambda: float("nan"),
     "half": lambda: {"a": FINE},
     "all": lambda: dict.fromkeys(SPACES["names"], FINE),
     "array of one": lambda: np.ones(1),
@@ -65,6 +69,8 @@ class Mistaken(gymnasium.Env):
         self._steps += 1
         info = {"of another shape each time": np.zeros(self._steps)}
         outputs = self._or("observation", FINE), self._or("reward", 1.0), self._steps == 10, False, info
+        if self._steps == 3 and self.np_random_seed % 2 == 0:
+            outputs = (self._or("third observation", outputs[0]), self._or("third reward", 1.0), *outputs[2:])
         return self._or("step", outputs)
 
     def render(self):
