@@ -3,8 +3,8 @@
 import contextlib
 import copy
 import functools
-import operator
 from collections.abc import Callable, Iterator
+from operator import getitem
 from typing import Any
 
 import gymnasium
@@ -15,6 +15,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
 from seed_rl.envs.spaces import leaves
 from seed_rl.envs.vector.final import numbers_of
+from seed_rl.envs.vector.masks import with_masks
 from seed_rl.foreign import described, shortened
 
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -38,6 +39,8 @@ class Checked(gymnasium.Wrapper):
         for part in ("observation_space", "action_space"):
             if not isinstance(space := getattr(self.env, part, None), gymnasium.Space):
                 raise CannotBuild(f"{name}: {part} must be a space of Gymnasium, got {shortened(space)}")
+        with self._naming_errors("reset"):
+            self.env = with_masks(self.env)
         parts = leaves(self.observation_space)
         self._shapes = [(part.path, part.space.shape) for part in parts if isinstance(part.space, _NUMERIC)]
 
@@ -82,12 +85,9 @@ class Checked(gymnasium.Wrapper):
 
     def _has_shapes(self, observation: Any) -> bool:
         try:
-            for path, shape in self._shapes:
-                if np.shape(functools.reduce(operator.getitem, path, observation)) != shape:
-                    return False
+            return all(np.shape(functools.reduce(getitem, path, observation)) == shape for path, shape in self._shapes)
         except (LookupError, TypeError, ValueError):  # of another structure
             return False
-        return True
 
     def _check_first(self, what: str, observation: Any) -> None:
         if what in self._unseen:
@@ -124,9 +124,10 @@ def sentences_of(env_id: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
         unknown = isinstance(error, gymnasium.error.UnregisteredEnv)
-        hint = "; an id of a package has its module in front, as in minigrid:MiniGrid-Empty-8x8-v0"
-        hint = hint if unknown and ":" not in env_id else ""
+        hint = ""
         if unknown:
+            if ":" not in env_id:
+                hint = "; an id of a package has its module in front, as in minigrid:MiniGrid-Empty-8x8-v0"
             shimmy = f'Gym.id=shimmy:GymV26Environment-v0 with Gym.options={{"env_id": "{env_id}"}}'
             hint += f"; one of old Gym runs through Shimmy (pip install 'shimmy[gym-v26]'): {shimmy}"
         raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}{hint}") from error

@@ -9,17 +9,23 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, legal_actions, random_actions
 from seed_rl.envs.conformance import check_suite
+from seed_rl.envs.elsewhere import findings
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.vector.steps import Steps
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec
 from tests.support.registered_envs import Masked
 
-ID = "tests.support.registered_envs:Masked-v0"
+MODULE = "tests.support.registered_envs"
+ID = f"{MODULE}:Masked-v0"
 
 
 def masked(**options):
     return Gym(ID, options=json.dumps(options))
+
+
+def elsewhere(**options):
+    return Gym(f"{MODULE}:MaskedElsewhere-v0", options=json.dumps(options))
 
 
 @pytest.mark.parametrize("levers", ["choices", "from three"])
@@ -29,6 +35,21 @@ def test_the_mask_in_an_observation_is_packed(levers):
     assert [name for name, _ in spec.network_inputs()] == ["board"]
     assert dict(spec.observation_tensors())[LEGAL_ACTIONS] == ArraySpec((1,), "uint8")
     check_suite(config, steps=20)  # an illegal action fails
+
+
+@pytest.mark.parametrize("where", ["info", "info before ends", "method"])
+@pytest.mark.parametrize(("levers", "count"), [("choices", 5), ("from three", 4)])
+def test_a_mask_in_info_or_by_a_method_is_taken_as_it_is(where, levers, count):
+    config = elsewhere(where=where, levers=levers)
+    assert [name for name, _ in config.spec().network_inputs()] == ["observation"]
+    assert f"; action masks of {count} values" in findings(config, seconds=0.0)[0]
+    check_suite(config, steps=20)  # an illegal action fails
+
+
+def test_a_mask_is_taken_for_choices_only_and_keys_drop_it():
+    assert not elsewhere(levers="vector").spec().has_mask
+    options = '{"levers": "from three"}'
+    assert not Gym(f"{MODULE}:MaskedElsewhere-v0", options=options, keys=("-action_mask",)).spec().has_mask
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
@@ -48,9 +69,10 @@ def test_an_episode_may_end_without_a_legal_action(mode):
     ("config", "kind", "sentence"),
     [
         (masked(allows="none"), EnvironmentFailed, "allows no action in environment 0 of 2: action_mask has no 1"),
+        (elsewhere(where="first info"), EnvironmentFailed, "info must have an action_mask in every step"),
         (masked(levers="vector"), CannotBuild, r"actions Box.* no mask, but .* has 1: keys = \('-action_mask',"),
     ],
 )
 def test_what_is_wrong_is_said(config, kind, sentence):
-    with pytest.raises(kind, match=f"^{ID}.*{sentence}"), closing(config.make(2)) as env:
+    with pytest.raises(kind, match=f"{MODULE}:Masked.*{sentence}"), closing(config.make(2)) as env:
         env.reset(seed=1)

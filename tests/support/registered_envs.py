@@ -190,6 +190,31 @@ class Masked(gymnasium.Env):
         return {"board": self.np_random.integers(3), "action_mask": mask if len(mask) > 1 else mask[0]}
 
 
+class MaskedElsewhere(Masked):
+    """Has the same masks in `info`, also at ends, only before them or only once, or by a method."""
+
+    def __init__(self, where="info", **options):
+        super().__init__(**options)
+        self.observation_space = self.observation_space["board"]
+        self._where = where
+        if where == "method":
+            self.action_masks = lambda: np.concatenate(self._mask)
+
+    def reset(self, *, seed=None, options=None):
+        return self._apart(super().reset(seed=seed)[0], False)
+
+    def step(self, action):
+        observation, reward, *ends, _ = super().step(action)
+        observation, info = self._apart(observation, any(ends))
+        return observation, reward, *ends, info
+
+    def _apart(self, observation, ends):
+        given = self._where == "info" or (self._where == "info before ends" and not ends)
+        if self._where == "first info":
+            given, self._where = True, "nowhere"
+        return observation["board"], {"action_mask": observation["action_mask"]} if given else {}
+
+
 def bare():
     """An environment that says nothing about itself."""
     env = Counted()
@@ -228,6 +253,7 @@ gymnasium.register("Counted-v0", Counted)
 gymnasium.register("CountedBare-v0", bare)
 gymnasium.register("Echo-v0", Echo)
 gymnasium.register("Masked-v0", Masked)
+gymnasium.register("MaskedElsewhere-v0", MaskedElsewhere)
 gymnasium.register("Workshop-v0", Workshop)
 gymnasium.register("Five-v0", vector_entry_point=Five)
 gymnasium.register(
