@@ -29,7 +29,7 @@ PLAIN = {
 }
 LEAGUE = {"progress": "LeagueProgress", "act_step": "LeagueActStep"}
 RECORDED = {"saver": "OrderedSaver", "membership": "_RecordedLeases"}
-SYNCHRONOUS = {"batcher": "OrderedBatcher"}
+SYNCHRONOUS = {"batcher": "_OnDemand"}
 FILMED = {"sinks": "Films, RetryingSink, RetryingSink"}
 GAUGED = {"sinks": "Gauges, RetryingSink, RetryingSink"}
 HOST = {"train_step": "HostStep", "saver": "HostSaver", "source": "HostSource"}
