@@ -4,6 +4,10 @@
 class UsageError(Exception):
     """The command line is wrong."""
 
+    exit_code = 2
+
 
 class Failure(Exception):
     """The command could not do its work."""
+
+    exit_code = 1

@@ -25,7 +25,6 @@ from seed_rl.foreign import printable
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.system.entry_points import declarations
-from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explaining
 from seed_rl.system.signals import OF_SCHEDULERS
 
@@ -66,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         advice = "seed_rl-actor runs actors only; install seed_rl instead"
         print(f"seed_rl: {error.name} is missing: {advice}", file=sys.stderr)
-        return USAGE_ERROR
+        return UsageError.exit_code
 
 
 def _main(arguments: list[str]) -> int:
@@ -78,14 +77,14 @@ def _main(arguments: list[str]) -> int:
             with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
                 print(f"  {name:10} {entry.load().run.__doc__}")
         print("\nseed_rl <command> --help shows a command's flags.")
-        return 0 if arguments else USAGE_ERROR
+        return 0 if arguments else UsageError.exit_code
     if name == "--version":
         print(f"seed_rl {seed_rl.__version__}")
         return 0
     if name not in known:
         guess = did_you_mean(name, known)
         print(f"seed_rl: unknown command {name!r}; commands are {', '.join(known)}.{guess}", file=sys.stderr)
-        return USAGE_ERROR
+        return UsageError.exit_code
     return carry_out(name, known[name].load(), rest)
 
 
@@ -115,7 +114,7 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
     except (Failure, UsageError, flags.Error) as error:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
-        return FAILURE if isinstance(error, Failure) else USAGE_ERROR
+        return Failure.exit_code if isinstance(error, Failure) else UsageError.exit_code
 
 
 def _configure_logging(level: str, quiet: bool) -> None:

@@ -1,12 +1,15 @@
-"""Gin files: finding, reading and summarising them; saving and comparing the configurations of runs."""
+"""Gin files: finding, reading, summarising and writing them; saving and comparing the configurations of runs."""
 
+import ast
 import copy
 import dataclasses
 import glob
+import inspect
 import itertools
 import json
 import os
 import re
+import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,10 +17,8 @@ from typing import Any
 import gin
 
 from seed_rl.agents.config import AgentConfig
-from seed_rl.envs.base import EnvConfig
 from seed_rl.errors import UsageError
 from seed_rl.experiment import Actors, ConfigError, Experiment
-from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.gone import without_gone, without_gone_in_text
 from seed_rl.experiment.own_gin import SHIPPED, check_references, own_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
@@ -134,13 +135,7 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str = "", setting
 def _guess(setting: str) -> str:
     """ " Did you mean X?" with the setting most like an unknown one; empty if it is known, or if none is similar."""
     known = {f"{group.__name__}.{field.name}" for group in subclasses(Settings) for field in dataclasses.fields(group)}
-    tasks = {suite.__name__: suite.task_setting for suite in subclasses(EnvConfig)}
-    group, _, name = setting.partition(".")
-    if setting in known:
-        return ""
-    if tasks.get(group) and name in ("env", "env_id", "name", *tasks.values()):
-        setting = f"{group}.{tasks[group]}"
-    return did_you_mean(setting, known)
+    return "" if setting in known else did_you_mean(setting, known)
 
 
 def _refuse_unused_scopes(bindings: str) -> None:
@@ -238,3 +233,32 @@ def save_config(experiment: Experiment, logdir: str, chosen: Mapping[str, str] =
     for name, text in (("config.gin", to_gin(experiment)), (SAVED, json.dumps(data, indent=2) + "\n")):
         with complete_or_absent(os.path.join(logdir, name)) as file:
             file.write(text.encode())
+
+
+def to_gin(experiment: Experiment, documented: bool = False) -> str:
+    """Format a self-contained gin file that binds every setting, each below its documentation if `documented`."""
+    every = list(groups(experiment))
+    imports = {f"import {type(group).__module__}" for group in every if type(group).__module__ != Experiment.__module__}
+    texts = [bindings(group, documented) for group in every]
+    return "\n\n".join(["\n".join(sorted(imports)), *texts]) + "\n"
+
+
+def bindings(group: Settings, documented: bool = False) -> str:
+    """Format the gin bindings of a group of settings; see `to_gin`."""
+    name, docs = type(group).__name__, documentation(type(group)) if documented else {}
+    values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+    texts = {key: f"@{type(v).__name__}()" if dataclasses.is_dataclass(v) else repr(v) for key, v in values.items()}
+    comments = {key: [f"# {line}\n" for line in textwrap.wrap(docs.get(key, ""), 100)] for key in texts}
+    return "\n".join(f"{''.join(comments[key])}{name}.{key} = {text}" for key, text in texts.items())
+
+
+def documentation(kind: type[Any]) -> dict[str, str]:
+    """The text below each field of a dataclass or its base classes, on one line, by name of the field."""
+    found: dict[str, str] = {}
+    for declaring in (own for own in reversed(kind.__mro__) if dataclasses.is_dataclass(own)):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(declaring))).body
+        for field, text in itertools.pairwise(getattr(definition, "body", ())):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = " ".join(words.split())
+    return found

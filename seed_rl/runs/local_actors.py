@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Sequence
 
 from seed_rl.actor.loop import Actor
+from seed_rl.errors import UsageError
 from seed_rl.experiment import Experiment
 from seed_rl.runs.fleet import ActorEnd, ActorFailed, Fleet, SupervisedFleet
 from seed_rl.system import children, signals
-from seed_rl.system.exit_codes import USAGE_ERROR
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 
@@ -44,7 +44,7 @@ class LocalActors(SupervisedFleet):
         arguments = [*self._arguments(number), f"--server_address={self._address}"]
         command = children.seed_rl("actor", "--exit_with_parent", *arguments)
         code, how = children.run_logged(command, log, wait)
-        if code == USAGE_ERROR:
+        if code == UsageError.exit_code:
             raise ActorFailed(f"actor {number} can't run: {how} (log: {log})")
         # An actor that ends after a signal exits with 128 plus the signal's number.
         return ActorEnd(how, any(code in (-number, 128 + number) for number in _FROM_OUTSIDE)) if code else None

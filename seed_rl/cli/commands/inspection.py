@@ -8,10 +8,9 @@ from seed_rl.cli import flags
 from seed_rl.cli.command import check_outputs, command
 from seed_rl.envs import elsewhere, registry
 from seed_rl.envs.show import show_observations
-from seed_rl.errors import UsageError
-from seed_rl.experiment import config_files, gin_text
+from seed_rl.errors import Failure, UsageError
+from seed_rl.experiment import config_files
 from seed_rl.specs import EnvDescription
-from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.system.files import explaining
 
 
@@ -24,7 +23,7 @@ from seed_rl.system.files import explaining
 def configs(values: flags.FlagValues, *files: str) -> int:
     """Lists the shipped experiments, or shows every setting of one."""
     if files:
-        print(gin_text.to_gin(config_files.load(files, values.gin_param, values.agent), documented=True), end="")
+        print(config_files.to_gin(config_files.load(files, values.gin_param, values.agent), documented=True), end="")
     else:
         _print_table({name: config_files.summary(name) for name in config_files.shipped_configs()})
     return 0
@@ -52,7 +51,7 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
     for name in suites or registry.names():
         suite = registry.suite(name)
         if suites:
-            settings = f"{name} has no tasks to choose from, only settings:\n\n{gin_text.bindings(suite(), True)}"
+            settings = f"{name} has no tasks to choose from, only settings:\n\n{config_files.bindings(suite(), True)}"
             print("\n".join(suite.tasks()) or settings)
         else:
             first_line = (inspect.getdoc(suite) or "").partition("\n")[0]
@@ -97,7 +96,7 @@ def doctor(values: flags.FlagValues) -> int:
     widest = max(map(len, findings))
     _print_table({f"{state:8} {subject:{widest}}": text for subject, (state, text) in findings.items()})
     broken = [subject for subject, (state, _) in findings.items() if state == BROKEN]
-    return USAGE_ERROR if broken == ["log directory"] else FAILURE if broken else 0
+    return UsageError.exit_code if broken == ["log directory"] else Failure.exit_code if broken else 0
 
 
 @command(

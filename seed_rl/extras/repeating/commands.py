@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from seed_rl.cli import flags
 from seed_rl.cli.command import RunOption, check_outputs, command
-from seed_rl.errors import UsageError
+from seed_rl.errors import Failure, UsageError
 from seed_rl.extras.repeating import bundle as bundles
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating import replay as replays
@@ -17,7 +17,6 @@ from seed_rl.extras.repeating.recording import make_repeatable
 from seed_rl.foreign import printable
 from seed_rl.reporting.text import duration
 from seed_rl.runs.run import Run
-from seed_rl.system.exit_codes import FAILURE
 
 _RUN = "the log directory of a recorded run."
 _UNTIL = flags.integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)
@@ -75,7 +74,7 @@ def diff(values: flags.FlagValues, *paths: str) -> int:
         raise UsageError(f"expected two log directories, got {len(paths)}")
     parted = segments.difference(*(segments.load(os.path.join(path, file.NAME)) for path in paths))
     print(printable(parted or "they are equal"))
-    return FAILURE if parted.startswith("after") else 0
+    return Failure.exit_code if parted.startswith("after") else 0
 
 
 def _apply(values: flags.FlagValues, run: Run) -> contextlib.AbstractContextManager[object]:

@@ -19,6 +19,7 @@ import safetensors.numpy
 
 from seed_rl import __version__
 from seed_rl.cli.main import carry_out, commands
+from seed_rl.errors import Failure, UsageError
 from seed_rl.evaluation import episodes
 from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
@@ -26,7 +27,6 @@ from seed_rl.extras.sharing.export import new_directory
 from seed_rl.extras.sharing.published import ABOUT, STATE, WEIGHTS
 from seed_rl.foreign import printable
 from seed_rl.settings import without_places
-from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def _film(directory: str, score: episodes.Evaluation) -> None:
     flags += [f"--greedy={score.greedy}", f"--seed={score.seed}", f"--max_mb={_FILM_MB}"]
     with contextlib.redirect_stdout(io.StringIO()):
         code = carry_out("play", play.load(), flags)
-    if code in (FAILURE, USAGE_ERROR):
+    if code in (Failure.exit_code, UsageError.exit_code):
         _log.warning("there is no film")
     elif code:
         sys.exit(code)
