@@ -1,16 +1,14 @@
-"""Classes of one's own, named in a setting by `module:Class`, and errors that point into their source."""
+"""Classes of one's own, named in a setting by `module:Class`."""
 
-import contextlib
 import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from seed_rl.foreign import described
 from seed_rl.settings import OneOf
 from seed_rl.specs import CannotAct
+from seed_rl.system.files import explaining
 
 T = TypeVar("T")
 
@@ -30,22 +28,11 @@ class OneOfOrOwn(OneOf):
 
 
 def own_class(setting: str, path: str, base: type[T]) -> type[T]:
-    """Import the class that `module:Class` names; raise CannotAct if that fails, or it doesn't derive from `base`."""
+    """Import the class that `module:Class` names; raise CannotAct if there is none that derives from `base`."""
     module, _, name = path.partition(":")
-    with errors_of(setting, path):
+    with explaining(CannotAct, f"{setting} = {path!r}", ImportError):
         found = getattr(importlib.import_module(module), name, None)
     if not (isinstance(found, type) and issubclass(found, base)):
         came = f"{module} has no {name}" if found is None else f"{name} is something else"
         raise CannotAct(f"{setting} = {path!r}: expected a subclass of {base.__name__}, but {came}")
     return found
-
-
-@contextlib.contextmanager
-def errors_of(setting: str, path: str) -> Iterator[None]:
-    """Turn errors of a class of one's own into CannotAct, which names the setting; built-in ones raise as usual."""
-    try:
-        yield
-    except Exception as error:
-        if ":" not in path or isinstance(error, CannotAct):
-            raise
-        raise CannotAct(f"{setting} = {path!r}: {described(error)}") from error

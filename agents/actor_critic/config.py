@@ -23,25 +23,11 @@ class ActorCriticConfig(TrunkConfig, AgentConfig):
         Metric("policy/entropy_cost", "", "current entropy cost, if `target_entropy` adapts it"),
         Metric("policy/kl_behaviour_target", "nats", "KL divergence between acting and learned policy"),
         Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages, before standardisation"),
-        Metric(
-            "policy/mean_abs_scaled_advantage",
-            "",
-            "the same, as the policy's loss has it: in value units, or standardised",
-        ),
+        Metric("policy/mean_abs_scaled_advantage", "", "the same, in value units or standardised, as in the loss"),
         Metric("policy/mean_value", "return", "mean value estimate"),
-        Metric(
-            "policy/value_unit", "return", "unit in which values are learned: with `value_norm`, the targets' deviation"
-        ),
-        Metric(
-            "learning/value_to_bound",
-            "",
-            "mean magnitude of the values, divided by the largest one possible, `max_abs_reward` / (1 - `discount`)",
-        ),
-        Metric(
-            "learning/explained_variance",
-            "share",
-            "fraction of the targets' variance that the values explain; at least -1",
-        ),
+        Metric("policy/value_unit", "return", "unit of the learned values: with `value_norm`, the targets' deviation"),
+        Metric("learning/value_to_bound", "", "mean magnitude of values over `max_abs_reward` / (1 - `discount`)"),
+        Metric("learning/explained_variance", "share", "share of the targets' variance that values explain; from -1"),
         Metric("learning/entropy_share", "share", "entropy relative to that of equally likely actions; if discrete"),
     )
 

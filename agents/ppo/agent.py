@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seed_rl.agents.actor_critic.agent import ActorCriticAgent
 from seed_rl.agents.actor_critic.terms import Decisions, NetworkOutput, Terms, describe, scale
-from seed_rl.agents.ppo.config import PPO
+from seed_rl.agents.ppo import PPO
 from seed_rl.rl import diagnostics, losses
 from seed_rl.rl.vtrace import lambda_returns
 from seed_rl.types import Unroll

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent
 from seed_rl.agents.epsilon import FallingEpsilon
-from seed_rl.agents.pqn.config import PQN
+from seed_rl.agents.pqn import PQN
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl import masks, q_learning

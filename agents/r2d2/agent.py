@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent, create_weights
 from seed_rl.agents.epsilon import FallingEpsilon
-from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.r2d2.loss import priorities_of, q_of, r2d2_loss, td_errors
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput
-from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.rl import q_learning
 from seed_rl.rl.n_step import n_step_returns

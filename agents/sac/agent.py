@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
-from seed_rl.agents.sac.config import SAC
+from seed_rl.agents.sac import SAC
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.torsos import dense

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from seed_rl.agents.actor_critic.agent import ActorCriticAgent
 from seed_rl.agents.actor_critic.terms import Decisions, NetworkOutput, Terms, describe, scale
-from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.agents.vtrace import VTrace
 from seed_rl.rl import diagnostics, losses
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.types import Unroll

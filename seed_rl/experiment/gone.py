@@ -65,6 +65,7 @@ _TABLE = {
 GONE = {f"{kind}.{name}": gone for (kinds, name), gone in _TABLE.items() for kind in kinds.split()}
 """Each setting that is gone, as `Class.name`."""
 MOVED = {
+    **{f"seed_rl.agents.{name}.config": f"seed_rl.agents.{name}" for name in ("ppo", "pqn", "r2d2", "sac", "vtrace")},
     "seed_rl.experiment.logs": "seed_rl.experiment.experiment",
     "seed_rl.optimizers": "seed_rl.experiment.optimizer",
     "seed_rl.testing.memory": "seed_rl.envs.memory",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import gin
 
-from seed_rl.own_classes import OneOfOrOwn, errors_of, own_class
+from seed_rl.own_classes import OneOfOrOwn, own_class
 from seed_rl.settings import NonNegative, OneOf, Settings, Within
 
 Decay: TypeAlias = Annotated[float, Within(0, 0.999999)]
@@ -49,7 +49,7 @@ class Optimizer(Settings):
     def build(self, variables: Sequence[Any]) -> Any:
         """Build the Keras optimizer of some Keras variables; its learning rate is set at every update.
 
-        Raise CannotAct if the class that `name` names can't be imported or instantiated.
+        Raise CannotAct if the class that `name` names can't be imported.
         """
         import keras  # late import: actors read settings but don't load Keras
 
@@ -61,8 +61,7 @@ class Optimizer(Settings):
             kind = keras.optimizers.RMSprop
         else:
             kind = own_class("Optimizer.name", self.name, kind)
-        with errors_of("Optimizer.name", self.name):
-            optimizer = kind(learning_rate=float(self.learning_rate), weight_decay=self.weight_decay or None, **own)
+        optimizer = kind(learning_rate=float(self.learning_rate), weight_decay=self.weight_decay or None, **own)
         optimizer.exclude_from_weight_decay([variable for variable in variables if len(variable.shape) < 2])
         optimizer.build(list(variables))
         return optimizer

@@ -30,9 +30,8 @@ class TrunkConfig(Settings):
     torso: Annotated[str, OneOfOrOwn("auto", "shallow", "deep", "mlp")] = "auto"
     """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`:
     IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: `shallow`, or `mlp` if the images are too small for
-    it; `module:Class`: a custom Keras layer (`networks.own_layers.Torso`). Other numbers [H, W, C], such as boards, go
-    through the network that is named here, dense layers by default; words (uint16 [W]) go through an LSTM, all other
-    observations through dense layers."""
+    it; `module:Class`: a custom Keras layer. Other numbers [H, W, C], such as boards, go through the one that is named
+    here, by default dense layers; words (uint16 [W]) through an LSTM, all other observations through dense layers."""
     hidden: Annotated[int, Within(0, 65_536)] = 0
     """Units of each dense layer, including the one after the convolutions; 0: 512 (shallow) or 256."""
     mlp_layers: Annotated[int, Within(0, 64)] = 1
@@ -45,10 +44,9 @@ class TrunkConfig(Settings):
     """Residual blocks in each stage of the ResNet."""
     fusion: Annotated[str, OneOfOrOwn("concat")] = "concat"
     """How the features of several observation tensors become one vector: `concat`, one after another in the order of
-    their names, or `module:Class`, a custom Keras layer (`networks.own_layers.Fusion`)."""
+    their names, or `module:Class`, a custom Keras layer."""
     core: Annotated[str, OneOfOrOwn("none", "lstm", "gru")] = "none"
-    """The recurrent network after the torso: `none`, `lstm`, `gru`, or `module:Class`, a custom Keras layer
-    (`networks.own_layers.Core`)."""
+    """The recurrent network after the torso: `none`, `lstm`, `gru`, or `module:Class`, a custom Keras layer."""
     core_units: Annotated[int, Within(1, 8_192)] = 256
     """Units of the recurrent core."""
     previous_step_inputs: bool = False

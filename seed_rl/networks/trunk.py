@@ -4,7 +4,7 @@ Shapes: T steps, B environments, images of H x W pixels and C channels, F featur
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -13,9 +13,9 @@ import tensorflow as tf
 from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
-from seed_rl.networks.own_layers import check_features, errors_of, make_layer
 from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
+from seed_rl.own_classes import own_class
 from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec, choices_of
@@ -62,7 +62,7 @@ class Trunk(keras.layers.Layer):
             if config.observation_norm and spec.kind not in ("planes", "words")
         }
         self._standardise_frames = tf.function(self._standardise, **_FUSED)
-        self._fusion = None if config.fusion == "concat" else _make_layer(config, "fusion", "fusion")
+        self._fusion = None if config.fusion == "concat" else _make_own(config, "fusion", "fusion")
         self._core = _build_core(config)
         self._core_norm: Any = None
         if config.layer_norm == "all" and self._core is not None:
@@ -72,10 +72,7 @@ class Trunk(keras.layers.Layer):
         """The state at the start of an episode."""
         stacked = [spec for _, spec in self._tensors if self._is_stacked(spec)]
         frames = tuple(initial_frames(batch_size, spec.shape, self._config.frame_stack) for spec in stacked)
-        if self._core is None:
-            return TrunkState(frames, ())
-        with errors_of(f"{type(self._config).__name__}.core", self._config.core):
-            return TrunkState(frames, self._core.initial_state(batch_size))
+        return TrunkState(frames, () if self._core is None else self._core.initial_state(batch_size))
 
     def build(self, *shapes: Any) -> None:
         """Do nothing: `call` builds each layer, which checks its input, on first use."""
@@ -100,24 +97,21 @@ class Trunk(keras.layers.Layer):
                 after.append(frames)
             tensor = self._torso_input(name, spec, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
-            with errors_of(f"{type(self._config).__name__}.torso", self._config.torso):
-                features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
-                check_features(features, [steps * batch])
+            features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
+            _check_features(self._config, "torso", features, [steps * batch])
             parts.append(tf.reshape(features, [steps, batch, features.shape[-1]]))
         if self._fusion is not None:
-            with errors_of(f"{type(self._config).__name__}.fusion", self._config.fusion):
-                leading = parts[0].shape[:-1]
-                parts = [self._fusion({name: part for (name, _), part in zip(self._tensors, parts, strict=True)})]
-                check_features(parts[0], leading)
+            leading = parts[0].shape[:-1]
+            parts = [self._fusion({name: part for (name, _), part in zip(self._tensors, parts, strict=True)})]
+            _check_features(self._config, "fusion", parts[0], leading)
         if self._config.previous_step_inputs:
             parts += self._previous_step(prev_action, env_output.reward, parts[0].dtype)
         features = parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
         core_state: Any = ()
         if self._core is not None:
             leading = features.shape[:-1]
-            with errors_of(f"{type(self._config).__name__}.core", self._config.core):
-                features, core_state = self._core(features, env_output.done, state.core)
-                check_features(features, leading)
+            features, core_state = self._core(features, env_output.done, state.core)
+            _check_features(self._config, "core", features, leading)
             features = features if self._core_norm is None else self._core_norm(features)
         return features, TrunkState(tuple(after), core_state)
 
@@ -246,19 +240,32 @@ def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
         return mlp_torso(config, 1 / 255 if as_image(spec, config) else 1.0, name)
     if kind in ("shallow", "deep"):
         return (shallow_torso if kind == "shallow" else deep_torso)(config, name)
-    return _make_layer(config, "torso", name)
+    return _make_own(config, "torso", name)
 
 
-def _make_layer(config: TrunkConfig, setting: str, name: str) -> Any:
-    """Instantiate the custom torso or fusion."""
-    arguments = {"units": config.hidden or 256, "kernel_initializer": config.kernel_initializer, "dtype": config.dtype}
-    return make_layer(f"{type(config).__name__}.{setting}", getattr(config, setting), **arguments, name=name)
+def _make_own(config: TrunkConfig, role: str, name: str) -> Any:
+    """Instantiate the custom layer that `config` names for a role; raise CannotAct if there is no such class."""
+    kind = own_class(f"{type(config).__name__}.{role}", getattr(config, role), keras.Layer)
+    if role == "core":
+        return kind(units=config.core_units, dtype=config.dtype, name=name)
+    return kind(units=config.hidden or 256, kernel_initializer=config.kernel_initializer, dtype=config.dtype, name=name)
+
+
+def _check_features(config: TrunkConfig, role: str, features: Any, leading: Sequence[int]) -> None:
+    """Raise CannotAct unless the features that a layer returned have the shape [*leading, F]."""
+    shape = getattr(features, "shape", None)
+    if shape is None or len(shape) != len(leading) + 1 or list(shape[:-1]) != list(leading):
+        wanted = f"[{', '.join([*map(str, leading), 'F'])}]"
+        found = f"the shape {list(shape)}" if shape is not None else type(features).__name__
+        layer = f"{type(config).__name__}.{role} = {getattr(config, role)!r}"
+        error = CannotAct(f"{layer}: its features must have the shape {wanted}, got {found}")
+        error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would add a layer's arguments
+        raise error
 
 
 def _build_core(config: TrunkConfig) -> Any:
     if config.core == "none":
         return None
-    arguments: dict[str, Any] = {"units": config.core_units, "dtype": config.dtype, "name": "core"}
     if config.core in ("lstm", "gru"):
-        return (ResetLSTM if config.core == "lstm" else ResetGRU)(**arguments)
-    return make_layer(f"{type(config).__name__}.core", config.core, **arguments)
+        return (ResetLSTM if config.core == "lstm" else ResetGRU)(config.core_units, config.dtype, "core")
+    return _make_own(config, "core", "core")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.ppo import PPO
-from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.agents.vtrace import VTrace
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.rl import masks

@@ -8,8 +8,8 @@ from seed_rl.agents.actor_critic.agent import Behaviour
 from seed_rl.agents.actor_critic.terms import NetworkOutput, add_up, decisions_of
 from seed_rl.agents.ppo import PPO
 from seed_rl.agents.ppo.agent import ppo_targets, ppo_terms
+from seed_rl.agents.vtrace import VTrace
 from seed_rl.agents.vtrace.agent import vtrace_terms
-from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import DiscreteSpec, MultiDiscreteSpec, choices_of
 from seed_rl.types import EnvOutput, Unroll

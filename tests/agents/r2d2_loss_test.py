@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.r2d2.loss import r2d2_loss
 from seed_rl.types import EnvOutput
 

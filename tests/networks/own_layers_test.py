@@ -1,4 +1,4 @@
-"""Mistakes in a custom torso or core: an error that says where."""
+"""Mistakes in a custom torso or core: an error that says what is wrong."""
 
 import pytest
 
@@ -7,17 +7,12 @@ from seed_rl.specs import ArraySpec, CannotAct, DiscreteSpec, EnvSpec
 
 OWN = """
 import keras
-import numpy as np
 
 class Wrong(keras.layers.Layer):
     def __init__(self, units, dtype, name, kernel_initializer=None):
         super().__init__(dtype=dtype, name=name)
     def initial_state(self, batch_size):
         return ()
-
-class Fails(Wrong):
-    def call(self, frames, *more):
-        return frames / undefined
 
 class Misshapen(Wrong):
     def call(self, frames):
@@ -35,16 +30,13 @@ CLASS = "expected a subclass of Layer, but "
     [
         ("torso", "my_layers:Missing", f"{CLASS}my_layers has no Missing$"),
         ("torso", "json:JSONDecoder", f"{CLASS}JSONDecoder is something else$"),
-        ("torso", "my_mistake:Layer", r"SyntaxError: '\(' was never closed \(my_mistake.py, line 1\)"),
-        ("torso", "my_layers:Fails", r"NameError: .*'undefined' is not defined \(my_layers.py, line 13: "),
-        ("torso", "my_layers:Misshapen", r".* must have the shape \[1, F\], got the shape \[1, 10, 5, 1\]"),
-        ("core", "my_layers:NoTensor", r"ValueError: its features must have the shape \[1, 1, F\], got NoneType"),
+        ("torso", "my_layers:Misshapen", r"its features must have the shape \[1, F\], got the shape \[1, 10, 5, 1\]"),
+        ("core", "my_layers:NoTensor", r"its features must have the shape \[1, 1, F\], got NoneType"),
     ],
 )
-def test_a_mistake_gets_a_sentence_with_its_place(role, path, sentence, tmp_path, monkeypatch):
+def test_a_mistake_gets_a_sentence(role, path, sentence, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_layers.py").write_text(OWN)
-    (tmp_path / "my_mistake.py").write_text("class Layer(\n")
     config = VTrace(**{role: path}, frame_stack=1)
     with pytest.raises(CannotAct, match=f"^VTrace.{role} = '{path}': {sentence}"):
         config.build(EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3)), 1, seed=1)

@@ -3,10 +3,10 @@
 import pathlib
 import re
 
-from seed_rl.agents.pqn.config import PQN
-from seed_rl.agents.r2d2.config import R2D2
-from seed_rl.agents.sac.config import SAC
-from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.agents.pqn import PQN
+from seed_rl.agents.r2d2 import R2D2
+from seed_rl.agents.sac import SAC
+from seed_rl.agents.vtrace import VTrace
 from seed_rl.reporting.catalogue import METRICS, tag
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md"

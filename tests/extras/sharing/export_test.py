@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.agents.vtrace import VTrace
 from seed_rl.cli.main import main
 from seed_rl.envs.gym import Gym
 from seed_rl.evaluation.episodes import play
