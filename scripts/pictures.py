@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Creates the pictures in the documentation: scripts/pictures.py [--pong_logdir=runs/pong] [--output=docs/pictures]
+"""Creates the pictures in the documentation: scripts/pictures.py [--output=docs/pictures]
 
     terminal.png      a terminal during a training run on Catch
-    tensorboard.png   TensorBoard in a browser, showing that run or the given one
+    curve.png         the returns of that run
     pong.gif, ...     a few seconds of pretrained policies
 
-The pictures show a real training run, TensorBoard server and film. This takes about two minutes and needs chromium
+The pictures show a real training run and films. This takes about two minutes and needs chromium
 (scripts/install_chromium.sh).
 """
 
 import argparse
-import contextlib
 import html
 import io
 import os
@@ -21,10 +20,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 
 import imageio_ffmpeg
 import matplotlib
@@ -33,8 +28,6 @@ from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
-
-from seed_rl.transport.address import unused_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLUMNS, LINES = 88, 40
@@ -49,7 +42,6 @@ BROWSER = (
     "--disable-component-update",
     "--disable-sync",
 )
-TAGS = "episodes/return|frames_per_second|loss/total|policy/entropy"
 LARGEST = 200_000  # maximum size of a picture, bytes
 FILMS = {"pong": (20, 8, 424), "breakout": (50, 8, 424), "halfcheetah": (2, 4, 480)}
 """Beginning and length of each policy's film, seconds, and the height of its picture above the caption."""
@@ -143,44 +135,6 @@ def photograph_terminal(browser: Browser, page_html: str, path: pathlib.Path) ->
     compress(path)
 
 
-@contextlib.contextmanager
-def tensorboard(logdir: pathlib.Path) -> Iterator[str]:
-    """Serve a log directory with TensorBoard, and yield its address."""
-    port = unused_port()
-    program = pathlib.Path(sys.executable).parent / "tensorboard"
-    command = [program, f"--logdir_spec={logdir.name}:{logdir}", f"--port={port}", "--samples_per_plugin=scalars=1000"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            url = f"http://localhost:{port}/"
-            for _ in range(120):
-                try:
-                    tags = urllib.request.urlopen(f"{url}data/plugin/timeseries/tags", timeout=10).read()
-                    if b"episodes/return" in tags:
-                        break
-                except urllib.error.URLError:
-                    pass
-                time.sleep(0.5)
-            else:
-                raise PictureError(f"TensorBoard does not show {logdir}")
-            yield url
-        finally:
-            process.terminate()
-
-
-def photograph_tensorboard(browser: Browser, logdir: pathlib.Path, path: pathlib.Path) -> None:
-    """Write a picture of a run's curves in TensorBoard."""
-    with tensorboard(logdir) as url:
-        page = browser.new_page(viewport={"width": 1280, "height": 830})
-        page.goto(f"{url}?tagFilter={TAGS}#timeseries")
-        page.wait_for_selector("card-view", timeout=60_000)
-        page.get_by_text("Enable step selection").first.click()  # off, because its table takes half of each card
-        page.get_by_role("button", name="Settings").last.click()  # closes the sidebar
-        page.wait_for_timeout(5_000)  # wait: curves are animated, without an event at the end
-        page.screenshot(path=path)
-        page.close()
-    compress(path)
-
-
 def film(name: str, path: pathlib.Path) -> None:
     """Write a part of an episode of a pretrained policy as a GIF, without the caption."""
     start, seconds, height = FILMS[name]
@@ -222,9 +176,6 @@ def compress(path: pathlib.Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--pong_logdir", type=pathlib.Path, help="run to show in TensorBoard and in the frame; default: Catch"
-    )
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "pictures")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium")
@@ -239,8 +190,8 @@ def main() -> int:
             written = recording([sys.executable, "-m", "seed_rl", *TRAINING], place, seconds=600)
             page = terminal_page(screen(during(written)), f"seed_rl {' '.join(TRAINING)}")
             photograph_terminal(browser, page, arguments.output / "terminal.png")
-            logdir = arguments.pong_logdir or place / RUN
-            photograph_tensorboard(browser, logdir.absolute(), arguments.output / "tensorboard.png")
+            seed_rl("plot", str(place / RUN), f"--output={arguments.output / 'curve.png'}", "--overwrite")
+            compress(arguments.output / "curve.png")
             for name in FILMS:
                 film(name, arguments.output / f"{name}.gif")
         except PictureError as error:

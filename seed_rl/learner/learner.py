@@ -25,6 +25,8 @@ from seed_rl.system.signals import Stop
 
 _log = logging.getLogger(__name__)
 
+ROWS = 100
+"""Rows of metrics that a run has at least, if it has as many updates."""
 PATIENCE = 20
 """Updates in a row with a step that is not finite: observations and rewards have bounds, so it is the weights."""
 
@@ -70,7 +72,7 @@ class Learner:
         """Train until the run's frames are done, `stop` is set, or the caller leaves; then save a last checkpoint.
 
         Yields:
-          Each row of metrics.
+          The row of each interval, and of a shorter last one.
 
         Raises:
           Diverged: updates are not finite any more.
@@ -88,7 +90,12 @@ class Learner:
         began = time.monotonic() - self.counters.seconds
         continues = self.counters.learner_updates or self.progress.restored
         resumed = (self.counters.env_frames, self.counters.seconds) if continues else None
-        log = RunLog(self._run_state, self.open_sinks(resumed), self.experiment.logs.metrics_interval_s)
+        log = RunLog(
+            self._run_state,
+            self.open_sinks(resumed),
+            self.experiment.logs.metrics_interval_s,
+            frames_per_row=self.experiment.total_frames / ROWS,
+        )
         try:
             with self.saver.last_checkpoint():
                 for batch, env_frames in self._rounds(stop, log):
@@ -96,8 +103,8 @@ class Learner:
                         log.add_update(metrics)
                         on_update()
                     self.counters.seconds = time.monotonic() - began
-                    if (row := log.row_if_due()) is not None:
-                        yield row
+                    if (summary := log.summary_if_due(self.counters.env_frames)) is not None:
+                        yield summary
                     self.saver.save_if_due()
         finally:
             last = log.close()

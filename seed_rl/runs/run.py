@@ -128,7 +128,8 @@ class Run:
         full.
 
         Yields:
-          Each row of `metrics.jsonl`, as soon as it is written.
+          The metrics of every `Logs.metrics_interval_s` seconds, and of a shorter last interval; `metrics.jsonl` has
+            at least 100 rows, if there are as many updates.
 
         Raises:
           ConfigError: this machine can't run the experiment, or the checkpoint doesn't match it.

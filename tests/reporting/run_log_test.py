@@ -58,21 +58,21 @@ def test_a_row_is_written_when_the_interval_is_over(run, log):
     began = time.time()
     log.add_update({"loss": 1.0})
     run.passes(9.75)
-    assert log.row_if_due() is None
+    assert log.summary_if_due(0) is None
     assert run.rows == []
     run.passes(0.25)
-    row = log.row_if_due()
+    row = log.summary_if_due(0)
     assert row is not None
     assert run.rows == [row]
     assert began <= run.wall_times[0] <= time.time()
-    assert log.row_if_due() is None, "the next interval has begun"
+    assert log.summary_if_due(0) is None, "the next interval has begun"
 
 
 def test_rates_shares_and_means_are_those_of_the_interval(run, log):
     log.add_update({"loss/total": 100.0, "early": 1.0})
     with log.waiting():
         run.passes(10, frames=1000, agent_steps=100, batches=10, padded_steps=50, waiting_seconds=3)
-    log.row_if_due()
+    log.summary_if_due(0)
 
     for loss in (1.0, 2.0, 6.0):
         log.add_update({"loss/total": loss})
@@ -82,7 +82,7 @@ def test_rates_shares_and_means_are_those_of_the_interval(run, log):
         run.passes(3, waiting_seconds=4, blocked_seconds=2)
     run.passes(15, frames=300, acting_seconds=9, groups_waiting_seconds=3, groups_stepping_seconds=9)
     run.gauges["environments"] = 5
-    row = log.row_if_due()
+    row = log.summary_if_due(0)
     assert 0 <= row.pop("time/cpu") <= 1
     assert row == {
         "acted_steps": 407,
@@ -106,17 +106,42 @@ def test_rates_shares_and_means_are_those_of_the_interval(run, log):
     }
 
 
+def test_each_part_of_the_frames_has_a_row_and_the_interval_its_own_rates(run):
+    log = RunLog(run.state, [run], INTERVAL, frames_per_row=1000.0, clock=lambda: run.now)
+    run.counters["env_frames"] = 4000
+    summaries = []
+    for seconds, frames, loss in ((1, 900, 3.0), (1, 200, 1.0), (2, 1700, 5.0), (6, 0, 7.0), (1, 700, 9.0)):
+        log.add_update({"loss/total": loss})
+        run.passes(seconds, frames=frames, acting_seconds=seconds / 2)
+        summaries.append(log.summary_if_due(run.counters["env_frames"]))
+    summaries.append(log.close())
+    keys = ("env_frames", "frames_per_second", "loss/total")
+    assert [tuple(row[key] for key in keys) for row in run.rows] == [
+        (5100, 550.0, 2.0),
+        (6800, 850.0, 5.0),
+        (6800, 0.0, 7.0),
+        (7500, 700.0, 9.0),
+    ]
+    assert [summary and tuple(summary[key] for key in keys) for summary in summaries] == [
+        *3 * [None],
+        (6800, 280.0, 4.0),
+        None,
+        (7500, 700.0, 9.0),
+    ]
+    assert all(row["time/inference_acting"] == 0.5 for row in [*run.rows, summaries[3]])
+
+
 def test_work_that_took_longer_than_an_interval_is_shared_out(run, log):
     shares = []
     for seconds in (13, 0, 2):
         run.passes(10, acting_seconds=seconds)
-        shares.append(log.row_if_due()["time/inference_acting"])
+        shares.append(log.summary_if_due(0)["time/inference_acting"])
     assert shares == pytest.approx([1.0, 0.3, 0.2])
 
 
 def test_metrics_without_data_are_missing(run, log):
     run.passes(10, batches=1, padded_steps=2)  # totals are read while they grow: the steps come with the next row
-    row = log.row_if_due()
+    row = log.summary_if_due(0)
     assert row["frames_per_second"] == row["updates_per_second"] == row["time/learner_waiting"] == 0
     assert not {"loss/total", "inference_batch_size", "inference_padding", "time/actors_waiting"} & set(row)
 
@@ -173,11 +198,11 @@ def test_a_row_is_written_although_no_file_can_be_opened(run, log, caplog):
     try:
         for _ in range(2):
             run.passes(INTERVAL, frames=400)
-            log.row_if_due()
+            log.summary_if_due(0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     run.passes(INTERVAL, frames=400)
-    log.row_if_due()
+    log.summary_if_due(0)
     assert [row["frames_per_second"] for row in run.rows] == [40.0] * 3
     assert ["time/cpu" in row for row in run.rows] == [False, False, True]
     sentence = "CPU utilisation counters can't be read (Too many open files): metrics lack time/cpu"

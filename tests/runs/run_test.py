@@ -75,16 +75,23 @@ def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(small_ca
     caplog.set_level(logging.INFO)
     logdir = tmp_path / "run"
     with Run(small_catch, logdir, actors=THREADS) as run:
-        rows = list(run.train())
-    assert rows == read_metrics(logdir)
-    assert len(rows) > 1
-    assert rows[-1]["env_frames"] >= 1_600
-    assert load_policy(logdir).env_frames == rows[-1]["env_frames"]
+        shown = list(run.train())
+    rows = read_metrics(logdir)
+    assert shown[-1]["env_frames"] == rows[-1]["env_frames"] == load_policy(logdir).env_frames >= 1_600
     assert os.listdir(tmp_path) == ["run"]
     with Run(small_catch, logdir) as run:
         assert list(run.train()) == []
     assert f"the run in {logdir} is finished (" in caplog.text
     assert over == [True]
+
+
+def test_a_run_has_a_hundred_rows_however_fast_it_is(small_catch, tmp_path):
+    logs = dataclasses.replace(small_catch.logs, metrics_interval_s=600.0)
+    with Run(dataclasses.replace(small_catch, total_frames=10_000, logs=logs), tmp_path, actors=THREADS) as run:
+        assert len(list(run.train())) == 1
+    frames = [row["env_frames"] for row in read_metrics(tmp_path)]
+    assert len(frames) >= 100
+    assert frames == sorted(set(frames))
 
 
 def test_ctrl_c_in_a_program_saves_a_checkpoint(small_catch, tmp_path, over):
