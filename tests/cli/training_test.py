@@ -45,18 +45,14 @@ def test_a_run_ends_when_the_mean_of_a_hundred_episodes_reaches_the_target(monke
     ("flags", "rows", "how_far"),
     [
         (["--target_return=0.75"], 4, "after 3,000 frames and 40s, the best mean return is 0.5"),
-        (
-            ["--target_return=-1", "--max_minutes=0"],
-            0,
-            "after 0 frames and 0s, 0 episodes had ended, too few for a mean return",
-        ),
+        (["--target_return=-1", "--max_minutes=0"], 0, "after 0 frames and 0s, 0 episodes had ended"),
     ],
 )
 def test_a_run_that_ends_without_its_target_fails_and_says_how_far_it_came(flags, rows, how_far, monkeypatch, capsys):
     monkeypatch.setattr(training, "_stop_after", lambda seconds, stopped: stopped.set())
-    target = flags[0].partition("=")[2]
-    sentence = f"seed_rl train: --target_return={target} was not reached: {how_far}\n"
-    assert ended(monkeypatch, capsys, *flags) == (1, rows, sentence)
+    *code_and_rows, sentence = ended(monkeypatch, capsys, *flags)
+    assert code_and_rows == [1, rows]
+    assert f"{flags[0]} was not reached: {how_far}" in sentence
 
 
 @pytest.fixture

@@ -5,19 +5,6 @@ import pytest
 
 from seed_rl.envs.atari import Atari
 from seed_rl.envs.base import random_actions
-from seed_rl.envs.conformance import check_suite
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        Atari(game="breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2),
-        Atari(game="pong", max_episode_frames=80, resize="linear"),
-    ],
-    ids=["breakout", "linear"],
-)
-def test_conformance(config):
-    check_suite(config, steps=25)
 
 
 @pytest.mark.parametrize(("grayscale", "channels", "actions"), [(True, 1, 6), (False, 3, 18)])

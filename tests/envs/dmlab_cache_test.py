@@ -1,5 +1,4 @@
 import io
-import shutil
 import zipfile
 
 import fsspec
@@ -24,16 +23,8 @@ DAMAGED = {"cut off": WHOLE[:-100], "no members": b"PK\x05\x06" + bytes(18)}
 @pytest.fixture
 def compiled(tmp_path):
     """Makes the file of a compiled map; returns its path."""
-
-    def make(contents):
-        (tmp_path / "written.pk3").write_bytes(contents)
-        return str(tmp_path / "written.pk3")
-
-    return make
-
-
-def files(directory):
-    return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
+    path = tmp_path / "written.pk3"
+    return lambda contents: path.write_bytes(contents) and str(path)
 
 
 @pytest.mark.parametrize("prefix", ["", "memory://"])
@@ -49,25 +40,6 @@ def test_any_process_fetches_the_map_that_was_written_last(prefix, tmp_path, com
     assert cache.fetch(KEY + "1", str(tmp_path / "other.pk3")) is False
     store, root = fsspec.core.url_to_fs(place)
     assert store.find(root) == [f"{root}/{entry_name(KEY)}"], "nothing else is left there"
-
-
-def test_a_map_that_two_write_at_the_same_time_is_complete_at_any_time(tmp_path, compiled, monkeypatch, caplog):
-    cache, fetched, copy = LevelCache(str(tmp_path / "cache")), str(tmp_path / "fetched.pk3"), shutil.copyfileobj
-
-    def written_slowly(source, entry):
-        monkeypatch.undo()
-        entry.write(source.read(50))
-        entry.flush()
-        assert cache.fetch(KEY, fetched) is False
-        cache.write(KEY, source.name)
-        assert cache.fetch(KEY, fetched) is True
-        copy(source, entry)
-
-    monkeypatch.setattr(shutil, "copyfileobj", written_slowly)
-    cache.write(KEY, compiled(WHOLE))
-    assert cache.fetch(KEY, fetched) is True
-    assert files(tmp_path / "cache") == [entry_name(KEY)]
-    assert not caplog.text, "no damaged entry"
 
 
 @pytest.mark.parametrize("kind", DAMAGED)

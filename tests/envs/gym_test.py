@@ -1,40 +1,14 @@
 """Gymnasium's environments as a suite: each vectorization, each kind of space, and where episodes end."""
 
-import re
-
 import cv2
 import numpy as np
 import pytest
 
-from seed_rl.envs.base import CannotBuild
-from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import from_description
 from seed_rl.envs.vector.steps import Steps
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
-
-MODULE = "tests.support.registered_envs"
-
-
-def echo(senses="flat", levers="choices", **settings):
-    return Gym(f"{MODULE}:Echo-v0", options=f'{{"senses": "{senses}", "levers": "{levers}"}}', **settings)
-
-
-def masked(**settings):
-    return Gym(f"{MODULE}:Masked-v0", **settings)
-
-
-@pytest.mark.parametrize(
-    ("config", "steps"),
-    [
-        (Gym("CartPole-v1", vectorization="vector_entry_point"), 80),
-        (echo("nested", "table of choices"), 20),
-    ],
-    ids=str,
-)
-def test_conformance(config, steps):
-    check_suite(config, steps)
-
+from tests.envs.suites_test import OWN, echo
 
 # Where episodes end.
 
@@ -58,7 +32,7 @@ STEP_LATE = [
     ],
 )
 def test_episodes_end_as_the_mode_of_autoreset_says(make, name, vectorization, expected):
-    steps = Steps(make(Gym(f"{MODULE}:{name}-v0", vectorization=vectorization), 3))
+    steps = Steps(make(Gym(f"{OWN}:{name}-v0", vectorization=vectorization), 3))
     steps.reset(seed=1)
     for _ in range(2):
         steps.step(np.zeros(3, np.int32))  # the second ends the first episode, which the reset forgets
@@ -70,13 +44,6 @@ def test_episodes_end_as_the_mode_of_autoreset_says(make, name, vectorization, e
         np.testing.assert_array_equal(before, copy, err_msg="observations are never overwritten")
         np.testing.assert_array_equal(np.column_stack([observation[:, 1:], reward, done, last]), [row] * 3)
         assert observation[:, 0].tolist() == ([5, 6, 7] if row[0] == 0 else [-1] * 3), "others have no seed"
-
-
-@pytest.mark.filterwarnings("ignore:.*missing AutoresetMode metadata")
-def test_a_vector_environment_that_declares_no_autoreset_is_refused_with_the_line_to_add():
-    line = '`metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}`'
-    with pytest.raises(CannotBuild, match=f":Five-v0 must declare .*, got .* mode None: .* line {re.escape(line)}"):
-        Gym(f"{MODULE}:Five-v0").make(2)
 
 
 # Spaces.
@@ -134,7 +101,7 @@ def test_every_part_of_an_observation_is_named_by_its_path_and_has_a_form_that_c
         (echo("nested", keys=("-camera", "-pair/1")), "mode bool[3], pair/0 bool[2]"),
         (echo("nested", keys=("camera", "-camera/left")), "camera/right uint8[2, 3, 1]"),
         (echo("text inside", keys=("-b",)), "a float32[1]"),  # the rest could not be sent
-        (masked(keys=("-action_mask",)), "board bool[3]"),
+        (Gym(f"{OWN}:Masked-v0", keys=("-action_mask",)), "board bool[3]"),
     ],
     ids=str,
 )
@@ -177,6 +144,7 @@ def test_frames_are_shrunk_to_the_means_of_areas(make, senses, settings, shape):
 
 # -0.1 and 0.7 lie between two float32 numbers; the nearest ones are outside of a space of doubles.
 LOW, HIGH = (float(np.float32(-0.1)),) * 4, (float(np.float32(0.7)),) * 4
+TREE = [[0, 3, 1, 0, 2.5], [0, 0, 0, 1, -2]], [[1, 1, 2.5, 6, 1, 0], [1, 1, -2, 3, 0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -192,15 +160,8 @@ LOW, HIGH = (float(np.float32(-0.1)),) * 4, (float(np.float32(0.7)),) * 4
         ("one value", DiscreteSpec(1), [0, 0], [[1, 1], [1, 1]]),
         ("pair", MultiDiscreteSpec((2, 3)), [[0, 2], [1, 0]], [[0, 2], [1, 0]]),
         ("numbers", ContinuousSpec((-1, 0, -2), (1, 5, 3)), [[-1, 5, 0], [0, 1, 3]], [[-1, 5, 0], [0, 1, 3]]),
-        *(
-            (
-                levers,
-                MixedSpec((1, 4, 2, 2), (-2.0,), (3.0,)),
-                [[0, 3, 1, 0, 2.5], [0, 0, 0, 1, -2]],
-                [[1, 1, 2.5, 6, 1, 0], [1, 1, -2, 3, 0, 1]],
-            )
-            for levers in ("tree", "tree, async")
-        ),
+        ("tree", MixedSpec((1, 4, 2, 2), (-2.0,), (3.0,)), *TREE),
+        ("tree, async", MixedSpec((1, 4, 2, 2), (-2.0,), (3.0,)), *TREE),
     ],
 )
 def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, taken):
@@ -211,42 +172,3 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
     env.reset(seed=1)
     env.step(np.array(actions, spec.tensor.dtype))
     np.testing.assert_allclose(env.unwrapped.render(), taken, rtol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (echo("text"), r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
-        (echo("no number"), "Echo-v0: observations hold no number"),
-        (echo("many inside"), r"observation b may have at most 65536 values, got Discrete\(70000\): keys = \('-b',\)"),
-        (echo("text inside"), r"observation b must be Box, .*, got Text: keys = \('-b',\) drops it"),
-        (echo("nested", keys=("-lens",)), r"no observation 'lens' to keep or drop \(known: camera/left, camera/right"),
-        (echo("one part", keys=("-only",)), "keys -only leave no observation"),
-        (Gym(wrappers=("os:system",)), "os:system is not a subclass of gymnasium.Wrapper"),
-        (echo("same names"), r"parts of an observation need different paths, got Dict\("),
-        (echo(levers="unbounded"), r"actions: a Box must be numeric and bounded on all sides, got Box\(-inf, 1.0"),
-        (echo(levers="text inside"), r"action b/1 must be Discrete, .*, or Dict or Tuple of those, got Text\("),
-        (echo(levers="no part"), r"actions need a part, got Dict\(\)"),
-        (echo(levers="integers"), r"a Box of integers may have at most 1000 values each, got Box\(0, 1000,"),
-        (echo(levers="text"), r"actions must be Discrete, .*, a bounded Box, or Dict or Tuple of those, got Text\("),
-        (
-            Gym("Nope-v1"),
-            "Nope-v1 can't be made: Environment `Nope` doesn't exist.*; an id of a package has its module",
-        ),
-        (
-            Gym("MinAtar/Breakout-v1"),
-            r"'shimmy\[gym-v26\]'\): .*:GymV26Environment-v0 with .*={\"env_id\": \"MinAtar/Breakout-v1\"}",
-        ),
-        (
-            Gym(f"{MODULE}:FiveDeclared-v0", wrappers=("gymnasium.wrappers:FlattenObservation",)),
-            r"Gym.wrappers must be \(\) with the vector version of .*FiveDeclared-v0: they wrap single ones",
-        ),
-        (Gym("Pendulum-v1", vectorization="vector_entry_point"), "Pendulum-v1 can't be made: .* vector entry point"),
-        (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "can't be made: .* argument 'wheels'"),
-        (Gym("FrozenLake-v1", options='{"map_name": "3x3"}'), r"made: KeyError: '3x3' \(frozen_lake.py, line"),
-    ],
-    ids=str,
-)
-def test_environments_that_cannot_be_made_are_named(config, message):
-    with pytest.raises(CannotBuild, match=message):
-        config.make(2)

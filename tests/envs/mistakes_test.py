@@ -34,56 +34,46 @@ def play_two_steps(config):
 
 
 @pytest.mark.parametrize(
-    ("act", "options", "kind", "sentence"),
+    ("act", "options", "kind", "word"),
     [
-        (play_two_steps, {"observation": "long"}, CannotBuild, r"declared as Box\(.*, but came as float32\[4\]"),
-        (play_two_steps, {"observation": "half", "space": "parts"}, CannotBuild, r"declared as Dict\(.* {'a': "),
-        (play_two_steps, {"observation": "seven", "space": "pair"}, CannotBuild, r"as array\(\[ 7, -2\]"),
-        (play_two_steps, {"make": "error"}, CannotBuild, r"can't be made: ValueError: the game crashed \(mistaken_env"),
-        (play_two_steps, {"reset": "long"}, EnvironmentFailed, "environment 0 of 2 of .* failed in reset: ValueError"),
-        (
-            play_two_steps,
-            {"reward": "array of two"},
-            EnvironmentFailed,
-            "must be one number, got 2; .* PettingZoo: docs",
-        ),
-        (play_two_steps, {"step": "error"}, EnvironmentFailed, r"ValueError: the game crashed \(mistaken_env.py, line"),
-        (probe_spec, {"step": "crash"}, EnvironmentFailed, "process of an environment of .* ended in step: SIGSEGV"),
-        (probe_spec, {"observation": "nan"}, CannotBuild, r"observation must be finite in float32, but is nan"),
-        (probe_spec, {"reward": "huge"}, CannotBuild, r"reward must be finite in float32, but is inf$"),
-        (Gym.watch, {"render": "planes"}, CannotBuild, r"filmed: .*render must return a picture, .*uint8\(3, 20, 30\)"),
-        (Gym.watch, {"render": "error"}, CannotBuild, "can't be filmed: .*Mistaken-v0 failed in render: ValueError"),
-        (watch_elsewhere, {"render": "crash"}, EnvironmentFailed, "ended in make: SIGSEGV"),
+        (play_two_steps, {"observation": "long"}, CannotBuild, r"float32\[4\]"),
+        (play_two_steps, {"observation": "half", "space": "parts"}, CannotBuild, "{'a': "),
+        (play_two_steps, {"observation": "seven", "space": "pair"}, CannotBuild, r"array\(\[ 7, -2\]"),
+        (play_two_steps, {"make": "error"}, CannotBuild, r"ValueError: the game crashed \(mistaken_env"),
+        (play_two_steps, {"reset": "long"}, EnvironmentFailed, "environment 0 of 2 of .* reset: ValueError"),
+        (play_two_steps, {"reward": "array of two"}, EnvironmentFailed, "one number"),
+        (play_two_steps, {"step": "error"}, EnvironmentFailed, "step: ValueError"),
+        (probe_spec, {"step": "crash"}, EnvironmentFailed, "step: SIGSEGV"),
+        (probe_spec, {"observation": "nan"}, CannotBuild, "observation must be finite"),
+        (probe_spec, {"reward": "huge"}, CannotBuild, "reward must be finite"),
+        (Gym.watch, {"render": "planes"}, CannotBuild, r"uint8\(3, 20, 30\)"),
+        (Gym.watch, {"render": "error"}, CannotBuild, "render: ValueError"),
+        (watch_elsewhere, {"render": "crash"}, EnvironmentFailed, "make: SIGSEGV"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*ERROR")
-def test_a_mistake_is_an_error_that_says_where_and_what(act, options, kind, sentence):
-    with pytest.raises(kind, match=sentence) as error:
+def test_a_mistake_is_an_error_that_says_where_and_what(act, options, kind, word):
+    with pytest.raises(kind, match=word) as error:
         act(mistaken(**options))
     assert ID in str(error.value)
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
 @pytest.mark.parametrize(
-    ("mistake", "sentence"),
+    ("mistake", "word"),
     [
-        (
-            {"third observation": "half long"},
-            r"of .*: the observation of step 'b' is declared as .*came as float32\[4\]",
-        ),
-        ({"third observation": "half"}, "of .*: the observation of step is declared as Dict.*came as {'a'"),
-        ({"third observation": "half nan"}, "of .*: observation b must be a number, but is nan"),
-        ({"third reward": "not a number"}, "of .*: reward must be a number, but is nan"),
+        ({"third observation": "half long"}, r"step 'b' is .*float32\[4\]"),
+        ({"third observation": "half"}, "{'a'"),
+        ({"third observation": "half nan"}, "observation b must be a number"),
+        ({"third reward": "not a number"}, "reward must be a number"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*ERROR")
-def test_an_odd_step_after_others_is_an_error_with_the_environment_and_the_part(make, vectorization, mistake, sentence):
-    options = json.dumps({"space": "parts", "observation": "both", **mistake})
-    env = make(Gym(ID, options=options, vectorization=vectorization), 2)
+def test_an_odd_step_after_others_is_an_error_with_the_environment_and_the_part(make, mistake, word):
+    env = make(mistaken(space="parts", observation="both", **mistake), 2)
     env.reset(seed=1)
     for _ in range(2):
         env.step(np.zeros(2, np.int32))
-    with pytest.raises(EnvironmentFailed, match=f"^environment 1 of 2 {sentence}"):
+    with pytest.raises(EnvironmentFailed, match=f"^environment 1 of 2 .*{word}"):
         env.step(np.zeros(2, np.int32))
 
 
@@ -123,14 +113,14 @@ def test_an_environment_that_is_only_known_here_is_made_here():
 
 def test_findings_are_lines_of_text(monkeypatch, caplog):
     spec, steps, ends = findings(PettingZoo(), seconds=0.0)
-    assert spec.endswith("turn int32[1]; action Discrete(9); action masks of 9 values; 2 players")
+    assert spec.endswith("action masks of 9 values; 2 players")
     assert re.fullmatch("1 random steps, .* a second, with rewards from 0 to 0", steps)
     assert ends == "0 ends of episodes", "too few steps to say more"
     monkeypatch.setattr("seed_rl.envs.elsewhere.LARGE_FRAME", 7_000)
     for size, warned in ((0, True), (40, False)):
         caplog.clear()
         probe_spec(Gym("tests.support.registered_envs:Echo-v0", options='{"senses": "wide"}', frame_size=size))
-        assert ("large frames, slow to send and to learn from; Gym.frame_size = 84 shrinks" in caplog.text) is warned
+        assert ("Gym.frame_size" in caplog.text) is warned
 
 
 def test_an_error_is_named_and_an_episode_ends_with_its_numbers_and_its_own_observation():
@@ -154,7 +144,5 @@ def test_an_error_is_named_and_an_episode_ends_with_its_numbers_and_its_own_obse
     assert ends == [True, False, {"steps": 2.0, "level": 7.0, "is_success": 1.0}]
     env.reset()
     assert last.tolist() == [3, 0, 2], "the reset wrote into the same array"
-    with pytest.raises(
-        EnvironmentFailed, match="^environment 2 of 8 of the game failed in step: RuntimeError: lost its"
-    ):
+    with pytest.raises(EnvironmentFailed, match="^environment 2 of 8 of the game failed in step: RuntimeError: lost"):
         env.step(0)

@@ -53,7 +53,6 @@ def test_football_shows_its_last_map_in_colours():
     np.testing.assert_array_equal(newest_in_colours(stacked), [[left, right, ball], [active, ball, grass]])
 
 
-def test_an_environment_that_cannot_be_watched_is_named():
-    sentence = r"Counted-v0 can't be filmed: .*render.*; and there is nothing to draw: pictures are .*, obs"
-    with pytest.raises(CannotBuild, match=sentence):
+def test_an_environment_without_anything_to_draw_cannot_be_filmed():
+    with pytest.raises(CannotBuild, match="nothing to draw"):
         Gym("tests.support.registered_envs:Counted-v0").watch()

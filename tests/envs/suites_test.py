@@ -1,4 +1,8 @@
-"""Rules for every suite: how it is found, described and checked, and which spaces can be sent."""
+"""Rules for every suite: how it is found, described and checked, what can't be built, and which spaces can be sent."""
+
+import importlib.util
+import json
+import sys
 
 import numpy as np
 import pytest
@@ -14,63 +18,47 @@ from seed_rl.envs.football import Football
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.memory import Memory
 from seed_rl.envs.mujoco import MuJoCo
+from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.specs import EnvDescription
+from tests.support import leaving_game, registered_envs
 
 TEST = "rooms_collect_good_objects_test"
+OWN, ZOO = registered_envs.__name__, leaving_game.__name__
 
 
-def test_settings_that_are_not_set_are_not_sent():
-    assert MuJoCo(frame_skip=2).describe().options.keys() - MuJoCo().describe().options.keys() == {"frame_skip"}
+def echo(senses="flat", levers="choices", **settings):
+    return Gym(f"{OWN}:Echo-v0", options=json.dumps({"senses": senses, "levers": levers}), **settings)
 
 
-def test_the_frames_of_a_step_are_counted():
-    configs = Atari(frame_skip=3), Gym(frames_per_step=5), DMLab(), Football(num_action_repeats=2), Catch()
-    assert [config.action_repeat for config in configs] == [3, 5, 4, 2, 1]
+def pooled(name, options="{}", **settings):
+    return Gym(name, envpool=True, options=options, **settings)
 
 
-def test_an_unknown_suite_names_the_known_ones():
-    with pytest.raises(CannotBuild, match="no environment suite named 'atarri'.*atari, catch, .*dmlab, .*football"):
-        registry.suite("atarri")
-
-
-@pytest.mark.parametrize(
-    ("suite", "options", "message"),
-    [
-        ("atari", {"game": "Pong"}, r"one of 1.. ROMs .*, got 'Pong'. Did you mean 'pong'\?"),
-        ("atari", {"frameskip": 4}, "suite 'atari' has no option frameskip"),
-        ("mujoco", {"backend": "envpool", "frame_skip": 2}, "MuJoCo.frame_skip must be None with MuJoCo.backend ="),
-        ("gym", {"options": '{"g": '}, r"""Gym.options must be a JSON object, got '{"g": ': Expecting value"""),
-        ("gym", {"wrappers": (("a:B", 3),)}, r"must hold 'module:Class' or .*, got \('a:B', 3\)"),
-        ("gym", {"wrappers": ("a:B",), "envpool": True}, r"Gym.wrappers must be \(\) with Gym.envpool"),
-        ("gym", {"id": "ALE/Pong-v5"}, "ALE/Pong-v5 is a game of Atari, as in --gin_file=atari/vtrace_fast"),
-        ("football", {"backend": "envpool", "map": "120x90"}, "Football.map must be 96x72 with the envpool backend"),
-        ("football", {"backend": "envpool", "right_players": 1}, "Football.backend must be gfootball with several"),
-        ("dmlab", {"width": 98}, "DMLab.width must be a multiple of 4, got 98"),
-        ("dmlab", {"level": TEST}, f"DMLab.held_out must be True in {TEST}, which is for evaluation only"),
-        ("dmlab", {"action_set": (0,) * 8}, r"DMLab.action_set must hold 7 numbers for each action, got \(0, 0"),
-        ("dmlab", {"action_set": (600, 0, 0, 0, 0, 0, 0)}, r"look left/right must be in \[-512, 512\], got 600"),
-    ],
-)
-def test_invalid_settings_are_named(suite, options, message):
-    with pytest.raises(CannotBuild, match=message) as error:
-        registry.from_description(EnvDescription(suite, options))
-    assert "In call to configurable" not in str(error.value)
+PONG = '{"max_episode_steps": 10, "stack_num": 2, "img_height": 40, "img_width": 50}'
+SHORT = {"max_episode_steps": 20, "reset_noise_scale": 0.01}
 
 
 @pytest.mark.parametrize(
-    ("observation", "action", "message"),
+    ("config", "steps", "spec"),
     [
-        (spaces.Discrete(5), spaces.Discrete(2), r"Box or a Dict of Boxes \(FlatVectorEnv conv.*, got Discrete\(5\)"),
-        (spaces.Box(0, 1, (0,)), spaces.Discrete(2), r"observations can't come from Box.*: shape must .*, got \(0,\)"),
-        (spaces.Dict(a=spaces.Box(0, 1, (2,), np.int8)), spaces.Discrete(2), "n a can't come from Box.*: dtype must"),
-        (spaces.Box(0, 1, (3,)), spaces.Discrete(2, start=1), "start at 0, .*, got Discrete"),
-        (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "actions can't come from Box.*: .* finite bounds"),
+        (Catch(), 60, "observation uint8[10, 5, 1]; action Discrete(3)"),
+        (Memory(), 60, None),
+        (Memory(num_cues=2, delay=1), 60, None),
+        (Atari("breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2), 25, None),
+        (Atari("pong", max_episode_frames=80, resize="linear"), 25, None),
+        (Gym("CartPole-v1", vectorization="vector_entry_point"), 80, None),
+        (echo("nested", "table of choices"), 20, None),
+        (pooled("CartPole-v1", vectorization="async"), 80, "observation float32[4]; action Discrete(2)"),
+        (pooled("Pong-v5", PONG), 25, "observation uint8[40, 50, 2]; action Discrete(6)"),
+        (MuJoCo("Hopper", **SHORT), 45, "observation float32[11]; action Continuous(-1..1, -1..1, -1..1)"),
+        (MuJoCo("Swimmer", backend="envpool", **SHORT), 45, "observation float32[8]; action Continuous(-1..1, -1..1)"),
+        (PettingZoo(), 12, None),
     ],
     ids=str,
 )
-def test_spaces_that_cannot_be_sent_are_named(observation, action, message):
-    with pytest.raises(CannotBuild, match=message):
-        spec_of_spaces(observation, action)
+def test_conformance(config, steps, spec):
+    assert spec in (None, str(config.spec()))
+    check_suite(config, steps)
 
 
 def test_a_suite_that_breaks_a_rule_is_caught(monkeypatch):
@@ -84,6 +72,113 @@ def test_a_suite_that_breaks_a_rule_is_caught(monkeypatch):
     monkeypatch.setattr(Catch, "spec", Memory().spec)
     with pytest.raises(AssertionError):
         check_suite(Catch(), steps=30)
+
+
+def test_settings_that_are_not_set_are_not_sent():
+    assert MuJoCo(frame_skip=2).describe().options.keys() - MuJoCo().describe().options.keys() == {"frame_skip"}
+
+
+def test_the_frames_of_a_step_are_counted():
+    configs = Atari(frame_skip=3), Gym(frames_per_step=5), DMLab(), Football(num_action_repeats=2), Catch()
+    assert [config.action_repeat for config in configs] == [3, 5, 4, 2, 1]
+
+
+# What can't be built: the setting or part that the error names.
+
+
+@pytest.mark.parametrize(
+    ("suite", "settings", "word"),
+    [
+        ("atarri", {}, "known: atari, catch, "),
+        ("atari", {"game": "Pong"}, "Did you mean 'pong'"),
+        ("atari", {"frameskip": 4}, "option frameskip"),
+        ("mujoco", {"backend": "envpool", "frame_skip": 2}, "MuJoCo.frame_skip"),
+        ("gym", {"options": '{"g": '}, "Gym.options"),
+        ("gym", {"wrappers": (("a:B", 3),)}, "module:Class"),
+        ("gym", {"wrappers": ("a:B",), "envpool": True}, "Gym.wrappers"),
+        ("gym", {"id": "ALE/Pong-v5"}, "atari/vtrace_fast"),
+        ("football", {"backend": "envpool", "map": "120x90"}, "Football.map"),
+        ("football", {"backend": "envpool", "right_players": 1}, "Football.backend"),
+        ("dmlab", {"width": 98}, "DMLab.width"),
+        ("dmlab", {"level": TEST}, "DMLab.held_out"),
+        ("dmlab", {"action_set": (0,) * 8}, "7 numbers"),
+        ("dmlab", {"action_set": (600, 0, 0, 0, 0, 0, 0)}, "look left/right"),
+    ],
+)
+def test_invalid_settings(suite, settings, word):
+    with pytest.raises(CannotBuild, match=word) as error:
+        registry.from_description(EnvDescription(suite, settings))
+    assert "In call to configurable" not in str(error.value)
+
+
+def zoo(players=3, options="{}", **settings):
+    return PettingZoo(ZOO, players, options, **settings)
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (echo("text"), "Text"),
+        (echo("no number"), "no number"),
+        (echo("many inside"), r"keys = \('-b',\)"),
+        (echo("text inside"), "observation b must"),
+        (echo("nested", keys=("-lens",)), "no observation 'lens'"),
+        (echo("one part", keys=("-only",)), "leave no observation"),
+        (echo("same names"), "different paths"),
+        (echo(levers="unbounded"), "bounded"),
+        (echo(levers="text inside"), "action b/1"),
+        (echo(levers="no part"), "need a part"),
+        (echo(levers="integers"), "1000 values"),
+        (echo(levers="text"), "actions must be"),
+        (Gym(wrappers=("os:system",)), "gymnasium.Wrapper"),
+        (Gym("Nope-v1"), "has its module"),
+        (Gym("MinAtar/Breakout-v1"), "shimmy"),
+        (Gym("Pendulum-v1", vectorization="vector_entry_point"), "vector entry point"),
+        (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "'wheels'"),
+        (Gym("FrozenLake-v1", options='{"map_name": "3x3"}'), "KeyError: '3x3' .frozen_lake.py"),
+        (Gym(f"{OWN}:FiveDeclared-v0", wrappers=("gymnasium.wrappers:FlattenObservation",)), "wrap single ones"),
+        (Gym(f"{OWN}:Five-v0"), "autoreset mode None"),
+        (pooled("Nope-v1"), "list_all_envs"),
+        (pooled("CartPole-v1", '{"wheels": 4}'), "'wheels'"),
+        (PettingZoo(), r"players in .* \(2\), got 3"),
+        (PettingZoo("classic/tictac-v3", 3), "not found"),
+        (zoo(players=1), "PettingZoo.players must be 3"),
+        (zoo(roles=("r",)), "PettingZoo.roles"),
+        (zoo(options='{"also": "role"}', roles=("r", "s")), "already has an observation"),
+        (zoo(options='{"unequal": true}'), "supersuit"),
+        (DMLab("psychlab_continuous_recognition", dataset_path="/tmp"), "DMLab.dataset_path"),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:.*missing AutoresetMode metadata")
+def test_environments_that_cannot_be_made(config, word):
+    with pytest.raises(CannotBuild, match=word):
+        config.make(3)
+
+
+def test_a_package_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    monkeypatch.delitem(sys.modules, "deepmind_lab", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for config in (pooled("CartPole-v1"), DMLab()):
+        with pytest.raises(CannotBuild, match="not installed here"):
+            config.make(1)
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "word"),
+    [
+        (spaces.Discrete(5), spaces.Discrete(2), "FlatVectorEnv"),
+        (spaces.Box(0, 1, (0,)), spaces.Discrete(2), "shape"),
+        (spaces.Dict(a=spaces.Box(0, 1, (2,), np.int8)), spaces.Discrete(2), "dtype"),
+        (spaces.Box(0, 1, (3,)), spaces.Discrete(2, start=1), "start at 0"),
+        (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "finite bounds"),
+    ],
+    ids=str,
+)
+def test_spaces_that_cannot_be_sent(observation, action, word):
+    with pytest.raises(CannotBuild, match=word):
+        spec_of_spaces(observation, action)
 
 
 # Scores.

@@ -39,12 +39,10 @@ def install(directory: str | os.PathLike[str]) -> str:
 
 
 def runfiles_path() -> str:
-    """Where the simulator's files are."""
     return _directory
 
 
 def set_runfiles_path(path: str) -> bool:
-    """Says where the simulator's files are."""
     global _directory
     _directory = path
     return True
@@ -69,11 +67,9 @@ class Lab:
         self.actions: list[tuple[np.ndarray, int]] = []
 
     def action_spec(self) -> list[dict[str, Any]]:
-        """The controls."""
         return [{"min": low, "max": high, "name": str(n)} for n, (low, high) in enumerate(RANGES)]
 
     def reset(self, seed: int) -> bool:
-        """Starts an episode."""
         assert type(seed) is int
         assert 0 <= seed < 2**31
         self._seed, self._episodes = seed, self._episodes + 1
@@ -87,11 +83,9 @@ class Lab:
         return True
 
     def is_running(self) -> bool:
-        """Whether an episode is under way."""
         return self._frame < self._frames
 
     def step(self, action: np.ndarray, num_steps: int = 1) -> float:
-        """Repeats an action; the sum of its frames' rewards."""
         if not self.is_running():
             raise RuntimeError("Environment has terminated in a previous step, call reset to advance.")
         assert (action.shape, action.dtype, action.flags.owndata) == ((7,), np.intc, True)
@@ -108,12 +102,8 @@ class Lab:
         self.renderings += 1
         entropy = [self._seed, self._mixer, self._episodes, self._frame, self._turned % 2**32]
         frame = np.random.default_rng(entropy).integers(256, size=self._shape, dtype="u1")
-        return (
-            {"RGB_INTERLEAVED": frame, "INSTR": "Is it blue?"}
-            if "INSTR" in self.arguments["observations"]
-            else {"RGB_INTERLEAVED": frame}
-        )
+        every = {"RGB_INTERLEAVED": frame, "INSTR": "Is it blue?"}
+        return {name: every[name] for name in self.arguments["observations"]}
 
     def close(self) -> bool:
-        """Ends the simulator."""
         return True
