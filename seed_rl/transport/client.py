@@ -74,7 +74,7 @@ class LearnerClient:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", _CONNECT_MILLISECONDS),  # despite its name, the time to connect
             ("grpc.max_reconnect_backoff_ms", 400),
-            ("grpc.enable_http_proxy", 0),  # a proxy would see the token of a plain-text loopback connection
+            ("grpc.enable_http_proxy", int(security.proxy)),
             ("grpc.use_local_subchannel_pool", 1),  # a new client gets a new connection
             ("grpc.enable_retries", 0),  # a step must not be sent twice
         ]

@@ -3,7 +3,7 @@
 Without them, anyone who can reach a learner can feed it arbitrary experience. A unix socket and the loopback interface
 need neither; any other address needs both, unless the user declares the network trusted (`insecure`). The token comes
 from a file or the environment variable SEED_RL_TOKEN, never from the command line, which other users of the machine
-can see.
+can see. A proxy of an actor comes from the environment, too.
 """
 
 import dataclasses
@@ -20,6 +20,7 @@ from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
 TOKEN_VARIABLE = "SEED_RL_TOKEN"
 _METADATA_KEY = "authorization"
+_PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")  # that gRPC reads, in this order
 _LONGEST_TOKEN = 4096  # gRPC takes about 8,000 bytes of metadata
 
 
@@ -130,10 +131,15 @@ class ClientSecurity:
     """Whether the token may cross a network in plain text."""
     server_name: str | None = None
     """The name in the learner's certificate, if it differs from the host in its address."""
+    proxy: bool = False
+    """Whether to connect through the HTTP proxy that the environment names."""
 
     def check(self, address: Address) -> None:
-        """Raise SecurityError if the token would cross a network in plain text on the way to an address."""
-        if self.token and not self.authorities and not self.insecure and not address.is_local:
+        """Raise SecurityError if the token would cross a network in plain text, or there is no proxy to use."""
+        if self.proxy and not any(map(os.environ.get, _PROXY_VARIABLES)):
+            raise SecurityError(f"--proxy needs the proxy's URL in one of {', '.join(_PROXY_VARIABLES)}")
+        is_near = address.is_local and not self.proxy
+        if self.token and not self.authorities and not self.insecure and not is_near:
             remedy = "add --tls_ca, or --insecure if the network is trusted"
             raise SecurityError(f"the token would go to {address} in plain text: {remedy}")
 

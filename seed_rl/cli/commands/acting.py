@@ -21,6 +21,7 @@ _POLL_SECONDS = 0.1
     flags.string("server_address", flags.DEFAULT_TCP_ADDRESS, "The learner's address: host:port or unix:/path."),
     flags.string("tls_ca", None, "PEM file with the learner's certificate or its authority; enables TLS."),
     flags.TLS_SERVER_NAME,
+    flags.boolean("proxy", False, "Connect through the HTTP proxy in the environment's https_proxy or http_proxy."),
     *flags.SHARED_CREDENTIALS,
     flags.integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
     flags.integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
@@ -36,7 +37,7 @@ _POLL_SECONDS = 0.1
 def actor(values: flags.FlagValues) -> int:
     """Runs an actor, which gets the environments to step from its learner."""
     authorities, token = read_authorities(values.tls_ca), read_token(values.token_file)
-    security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name)
+    security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name, values.proxy)
     security.check(parse_address(values.server_address))
     running = Actor(
         lambda: LearnerClient(values.server_address, security, share_memory=values.share_memory),

@@ -1,0 +1,39 @@
+"""Runs whose learner and actor reach each other in one way only."""
+
+import os
+import re
+
+import pytest
+
+from tests.integration.devices_test import CATCH
+from tests.support.connect_proxy import ConnectProxy
+from tests.transport.peers import self_signed
+
+
+@pytest.fixture
+def serving(runs, wait_for, tmp_path):
+    """Starts a learner that ends after 4,000 frames; returns it and its port."""
+
+    def start(*flags, **options):
+        run = runs.start("learner", *CATCH, "--total_frames=4000", f"--logdir={tmp_path}/run", *flags, **options)
+        served = wait_for(lambda: re.search(r"serving actors at \S+:(\d+) ", run.text()), run)
+        return run, int(served[1])
+
+    return start
+
+
+def test_an_actor_trains_through_a_proxy_as_the_only_way_to_its_learner(runs, rows, serving, tmp_path):
+    token, (certificate, key) = tmp_path / "token", self_signed("learner.invalid", tmp_path)
+    token.write_text("swordfish\n")
+    secret = f"--token_file={token}"
+    run, port = serving("--server_address=127.0.0.1:0", secret, f"--tls_cert={certificate}", f"--tls_key={key}")
+    place = f"learner.invalid:{port}"
+    proxy = ConnectProxy({place: f"127.0.0.1:{port}"})
+    variables = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    flags = (f"--server_address={place}", "--proxy", f"--tls_ca={certificate}", secret)
+    actor = runs.start("actor", *flags, env={**variables, "https_proxy": proxy.url})
+    assert actor.wait() == 0, actor.text()
+    assert run.wait() == 0, run.text()
+    assert rows(tmp_path / "run")[-1]["env_frames"] >= 4_000
+    assert set(proxy.asked) == {("CONNECT", place)}
+    proxy.close()
