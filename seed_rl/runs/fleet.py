@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from seed_rl.actor.loop import growing_delays
 from seed_rl.errors import Failure
 from seed_rl.system.files import reason
+from seed_rl.transport.address import parse_address
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,8 @@ class SupervisedFleet(Fleet):
         self._threads: list[threading.Thread] = []
 
     def start(self, address: str) -> None:
-        self._address = address
+        listening = parse_address(address)
+        self._address = f"localhost:{listening.port}" if listening.is_everywhere else address
         for n in range(self.count):
             thread = threading.Thread(target=self._keep, args=(n,), name=f"actor-{n}", daemon=True)
             thread.start()

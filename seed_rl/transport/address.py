@@ -47,6 +47,11 @@ class Address:
         except ValueError:  # a name
             return False
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it stands for all addresses of a machine, of both kinds: nobody can connect to it."""
+        return self.host in ("0.0.0.0", "::")
+
 
 def parse_address(text: str) -> Address:
     """Parse the address of a learner; raise AddressError if it is neither `unix:PATH` nor `HOST:PORT`."""

@@ -2,9 +2,11 @@
 
 import os
 import re
+import sys
 
 import pytest
 
+from tests.docker.conftest import ROOT
 from tests.integration.devices_test import CATCH
 from tests.support.connect_proxy import ConnectProxy
 from tests.transport.peers import self_signed
@@ -37,3 +39,37 @@ def test_an_actor_trains_through_a_proxy_as_the_only_way_to_its_learner(runs, ro
     assert rows(tmp_path / "run")[-1]["env_frames"] >= 4_000
     assert set(proxy.asked) == {("CONNECT", place)}
     proxy.close()
+
+
+@pytest.fixture
+def ipv6_only(tmp_path):
+    """A program that runs another one where there is only the IPv6 address of loopback."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("::1 localhost\n")
+    network = "ip link set lo up && ip address del 127.0.0.1/8 dev lo"
+    shell = f'{network} && mount --bind {hosts} /etc/hosts && exec "$@"'
+    return ("unshare", "--map-root-user", "--net", "--mount", "sh", "-c", shell, "ipv6_only")
+
+
+SEED_RL = (sys.executable, "-m", "seed_rl")
+HEALTH = (sys.executable, str(ROOT / "docker/health.py"))
+
+
+def test_learner_actor_and_health_check_need_nothing_but_ipv6(runs, rows, serving, ipv6_only, tmp_path):
+    run, port = serving("--server_address=0.0.0.0:0", "--insecure", program=(*ipv6_only, *SEED_RL))
+    beside = ("nsenter", f"--target={run.pid}", "--user", "--net", "--mount", "--preserve-credentials")
+    for flags in ([], ["--ask"]):
+        health = runs.run(f"--port={port}", *flags, program=(*beside, *HEALTH))
+        assert health.returncode == 0, health.text()
+    actor = runs.run("actor", f"--server_address=localhost:{port}", program=(*beside, *SEED_RL))
+    assert actor.returncode == 0, actor.text()
+    assert run.wait() == 0, run.text()
+    assert rows(tmp_path / "run")[-1]["env_frames"] >= 4_000
+
+
+@pytest.mark.parametrize("address", [(), ("--server_address=0.0.0.0:0", "--insecure")])
+def test_train_needs_nothing_but_ipv6(runs, rows, ipv6_only, address, tmp_path):
+    arguments = (*CATCH, "--total_frames=800", f"--logdir={tmp_path}/run", *address)
+    run = runs.run("train", *arguments, program=(*ipv6_only, *SEED_RL))
+    assert run.returncode == 0, run.text()
+    assert rows(tmp_path / "run")[-1]["env_frames"] >= 800

@@ -92,8 +92,9 @@ def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:
 
 
 def _listening(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("0.0.0.0", port))  # as TensorFlow will
+    both = socket.has_dualstack_ipv6()
+    try:  # as TensorFlow will, by IPv4 and IPv6
+        return socket.create_server(("", port), family=socket.AF_INET6 if both else socket.AF_INET, dualstack_ipv6=both)
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         raise AddressError(f"this learner host cannot listen on port {port}: {reason}") from error

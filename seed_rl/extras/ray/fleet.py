@@ -123,7 +123,7 @@ class RayActors(Fleet):
         """Request the actors from Ray, for the learner at an address of this node."""
         os.makedirs(self.log_directory, exist_ok=True)
         listening = parse_address(address)
-        if listening.host in ("0.0.0.0", "::"):
+        if listening.is_everywhere:
             listening = dataclasses.replace(listening, host=ray.util.get_node_ip_address())
         self._address = str(listening)
         self._thread.start()

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seed_rl.extras.hosts.hosts import HostLost, Hosts, meet
+from seed_rl.extras.hosts.hosts import HostLost, Hosts, _listening, meet
 from seed_rl.transport.address import AddressError
 from tests.support.deadlines import within
 from tests.support.ports import free_addresses
@@ -41,6 +41,14 @@ def test_hosts_meet_when_all_listen_each_at_a_port_of_its_own():
             AddressError, match=f"cannot listen on port {other.getsockname()[1]}: address already in use$"
         ):
             meet(Hosts(addresses, 0), stop)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_waiting_host_answers_by_ipv4_and_ipv6(host):
+    (address,) = free_addresses(1)
+    port = int(address.rpartition(":")[2])
+    with _listening(port):
+        socket.create_connection((host, port), within(5)).close()
 
 
 def test_the_wait_for_the_others_has_a_limit_and_can_be_ended():
