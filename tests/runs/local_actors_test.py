@@ -60,7 +60,7 @@ def failed(log_directory, monkeypatch, count=1):
     over = threading.Event()
     actors = LocalActors(count, str(log_directory), on_failure=over.set)
     try:
-        actors.start("nowhere")
+        actors.start("unix:/nowhere")
         assert over.wait(within(60))
     finally:
         actors.stop()
@@ -84,7 +84,7 @@ def test_an_actor_that_ends_with_the_run_or_could_never_run_is_not_started_again
     ):
         program(script)
         actors = LocalActors(1, str(tmp_path))
-        actors.start("nowhere")
+        actors.start("unix:/nowhere")
         actors._threads[0].join(within(60))
         assert not actors._threads[0].is_alive()
         assert (actors.restarts, actors.failed and str(actors.failed), caplog.records) == (0, failure, [])
@@ -104,7 +104,7 @@ def test_an_actor_that_is_killed_or_fails_after_long_is_started_each_time(
     over = threading.Event()
     actors = LocalActors(1, str(tmp_path), on_failure=over.set)
     try:
-        actors.start("nowhere")
+        actors.start("unix:/nowhere")
         while actors.restarts < 2:
             assert not over.wait(0.01), actors.failed
     finally:
