@@ -23,7 +23,9 @@ from tests.support.deadlines import within
 from tests.transport import peers
 
 
-@pytest.mark.parametrize(("address", "host"), [(None, "unix:"), ("127.0.0.1:0", "ipv4:127.0.0.1:"), ("[::1]:0", "ipv6:%5B::1%5D:")])
+@pytest.mark.parametrize(
+    ("address", "host"), [(None, "unix:"), ("127.0.0.1:0", "ipv4:127.0.0.1:"), ("[::1]:0", "ipv6:%5B::1%5D:")]
+)
 def test_an_actor_learns_what_to_build_and_gets_room(house, address, host):
     learner = house.serve(address)
     assert not learner.address.endswith(":0")

@@ -52,5 +52,5 @@ def test_a_proxy_must_be_named_and_does_not_see_the_token(proxy, monkeypatch):
     with pytest.raises(SecurityError, match="the token would go to localhost:1 in plain text"):
         ClientSecurity(token="swordfish", proxy=True).check(near)
     monkeypatch.delenv("http_proxy")
-    with pytest.raises(SecurityError, match="--proxy needs the proxy's URL in one of grpc_proxy, https_proxy, http_proxy"):
+    with pytest.raises(SecurityError, match="--proxy needs the proxy.s URL in one of grpc_proxy, https_proxy"):
         security.check(near)
