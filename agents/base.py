@@ -93,13 +93,7 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def act(
-        self,
-        prev_action: tf.Tensor,
-        env_output: EnvOutput,
-        state: Any,
-        env_ids: tf.Tensor,
-        seed: tf.Tensor,
-        greedy: bool | tf.Tensor = False,
+        self, prev_action: Any, env_output: EnvOutput, state: Any, env_ids: Any, seed: Any, greedy: Any = False
     ) -> ActOutput:
         """Choose actions. It only reads the weights, has no side effects, and compiles with static shapes.
 
@@ -123,28 +117,19 @@ class Agent(abc.ABC):
         """
 
     def moments(self, unroll: Unroll) -> Any:
-        """The contribution of a batch [L, B, ...] to running statistics, such as those in `networks.normalisation`.
-
-        Returns:
-          A nest of float32 tensors, means over the batch.
-        """
+        """The contribution of a batch [L, B, ...] to running statistics, such as those in `networks.normalisation`: a
+        nest of float32 tensors, means over the batch."""
         return ()
 
     def update_statistics(self, moments: Any, steps: float) -> None:  # noqa: B027 (most agents have none)
-        """Update the running statistics, before the first optimizer step on a batch.
-
-        Args:
-          moments: the batch's `moments`, averaged over training devices. The first batch is passed twice.
-          steps: agent steps in the batch, summed over devices.
-        """
+        """Update the running statistics, before the first optimizer step on a batch, from its `moments`, averaged over
+        training devices, and the number of its agent steps. The first batch is passed twice."""
 
     def targets(self, unroll: Unroll) -> Any:
         """What stays the same in all passes over a batch [L, B, ...], such as the value targets of PPO and PQN.
 
-        Called once per batch, after `update_statistics`; `loss` finds the result in `Unroll.targets`.
-
-        Returns:
-          A nest of tensors [T, B, ...]; () if everything is computed in the loss.
+        Called once per batch, after `update_statistics`; `loss` finds the result, a nest of tensors [T, B, ...], in
+        `Unroll.targets`. () if everything is computed in the loss.
         """
         return ()
 
@@ -206,13 +191,7 @@ class ModelAgent(Agent):
         return self.model.initial_state(batch_size)
 
     def act(
-        self,
-        prev_action: tf.Tensor,
-        env_output: EnvOutput,
-        state: Any,
-        env_ids: tf.Tensor,
-        seed: tf.Tensor,
-        greedy: bool | tf.Tensor = False,
+        self, prev_action: Any, env_output: EnvOutput, state: Any, env_ids: Any, seed: Any, greedy: Any = False
     ) -> ActOutput:
         prev_action, env_output = tf.nest.map_structure(lambda t: t[None], (prev_action, env_output))  # T = 1
         outputs, state = self.model(prev_action, env_output, state)

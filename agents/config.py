@@ -55,11 +55,7 @@ class AgentConfig(Settings):
         return self
 
     def check(self, env_spec: EnvSpec) -> None:
-        """Check that the agent supports the environments' actions, without importing TensorFlow.
-
-        Raises:
-          CannotAct: it does not.
-        """
+        """Raise CannotAct unless the agent supports the environments' actions, without importing TensorFlow."""
         kinds: dict[str, Any] = {"": ActionSpec, "discrete": DiscreteSpec, "continuous": ContinuousSpec}
         if not isinstance(env_spec.action, kinds[self.actions]):
             raise CannotAct(
@@ -69,12 +65,8 @@ class AgentConfig(Settings):
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
         """Build the agent, by default an `agent_class` of these settings and the first two arguments.
 
-        Keras's initializers draw its weights from `seed`; see `seeding`.
-
-        Args:
-          env_spec: observations and actions of the environments.
-          num_training_envs: ids below this, which may be 0, belong to training environments, the others to evaluation.
-          seed: seed of the initial weights.
+        Ids below `num_training_envs`, which may be 0, belong to training environments, the others to evaluation.
+        Keras's initializers draw the weights from `seed`; see `seeding`.
 
         Raises:
           CannotAct: the agent does not support such environments.

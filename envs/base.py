@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.spaces import action_spec, observation_spec, tensors_of
 from seed_rl.errors import Failure, UsageError
-from seed_rl.foreign import described
+from seed_rl.foreign import description_of
 from seed_rl.settings import Settings
 from seed_rl.specs import LEGAL_ACTIONS, ActionSpec, ContinuousSpec, EnvDescription, EnvSpec, MixedSpec, choices_of
 
@@ -34,7 +34,7 @@ def failure(
     subject: str, error: BaseException, kind: type[CannotBuild | EnvironmentFailed] = EnvironmentFailed
 ) -> CannotBuild | EnvironmentFailed:
     """Turn an environment's error into one line that begins with a subject like "Pong-v5 failed in step"."""
-    return error if isinstance(error, CannotBuild | EnvironmentFailed) else kind(f"{subject}: {described(error)}")
+    return error if isinstance(error, CannotBuild | EnvironmentFailed) else kind(f"{subject}: {description_of(error)}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
 from seed_rl.envs.spaces import leaves
 from seed_rl.envs.vector.final import numbers_of
 from seed_rl.envs.vector.masks import with_masks
-from seed_rl.foreign import described, shortened
+from seed_rl.foreign import description_of, short_repr
 
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _NUMERIC = (spaces.Box, *_CHOICES)
@@ -38,7 +38,7 @@ class Checked(gymnasium.Wrapper):
         self._unseen = {"reset", "step"}
         for part in ("observation_space", "action_space"):
             if not isinstance(space := getattr(self.env, part, None), gymnasium.Space):
-                raise CannotBuild(f"{name}: {part} must be a space of Gymnasium, got {shortened(space)}")
+                raise CannotBuild(f"{name}: {part} must be a space of Gymnasium, got {short_repr(space)}")
         with self._naming_errors("reset"):
             self.env = with_masks(self.env)
         parts = leaves(self.observation_space)
@@ -110,8 +110,8 @@ class Checked(gymnasium.Wrapper):
         except (LookupError, TypeError, ValueError):
             pass
         is_long = isinstance(value, np.ndarray) and value.size > 3
-        came = f"{value.dtype}{list(value.shape)}" if is_long else shortened(value)
-        raise kind(f"{self._name}: {part} is declared as {shortened(space)}, but came as {came}")
+        came = f"{value.dtype}{list(value.shape)}" if is_long else short_repr(value)
+        raise kind(f"{self._name}: {part} is declared as {short_repr(space)}, but came as {came}")
 
 
 @contextlib.contextmanager
@@ -130,4 +130,4 @@ def sentences_of(env_id: str) -> Iterator[None]:
                 hint = "; an id of a package has its module in front, as in minigrid:MiniGrid-Empty-8x8-v0"
             shimmy = f'Gym.id=shimmy:GymV26Environment-v0 with Gym.options={{"env_id": "{env_id}"}}'
             hint += f"; one of old Gym runs through Shimmy (pip install 'shimmy[gym-v26]'): {shimmy}"
-        raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}{hint}") from error
+        raise CannotBuild(f"{env_id} can't be made: {error if known else description_of(error)}{hint}") from error

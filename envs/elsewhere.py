@@ -23,6 +23,7 @@ from gymnasium.vector import VectorEnv
 from seed_rl.envs import base
 from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, UniformVectorEnv, Watchable
 from seed_rl.envs.vector.steps import random_play
+from seed_rl.envs.vector.workers import CLOSE_SECONDS
 from seed_rl.specs import ArraySpec, EnvSpec, choices_of
 from seed_rl.system import children
 from seed_rl.system.files import explaining
@@ -30,8 +31,6 @@ from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
-CLOSE_SECONDS = 3.0
-"""Time for the process to end before it is killed."""
 ENOUGH_STEPS = 1000
 """Random steps in which most episodes end."""
 LARGE_FRAME = 1 << 17

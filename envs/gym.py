@@ -37,8 +37,7 @@ class Gym(EnvConfig):
     `--import_module` for that), as in `minigrid:MiniGrid-DoorKey-5x5-v0`; with `envpool`, an EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: environments step in sequence in the actor; `async`: one process per environment; `vector_entry_point`:
-    the environment's own vector implementation, also used for an id that has no other; if that has a fixed size, set
-    `Actors.envs_per_group` to it."""
+    the environment's own vector implementation; if that has a fixed size, set `Actors.envs_per_group` to it."""
     envpool: bool = False
     """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
     options: Annotated[str, JsonObject()] = "{}"
@@ -60,8 +59,9 @@ class Gym(EnvConfig):
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "wrappers", tuple(map(_wrapper_text, self.wrappers)))
-        if self.wrappers and self.envpool:
-            raise ValueError("Gym.wrappers must be () with Gym.envpool: they wrap single environments")
+        if self.wrappers and (self.envpool or self.vectorization == "vector_entry_point"):
+            native = "Gym.envpool" if self.envpool else "Gym.vectorization = 'vector_entry_point'"
+            raise ValueError(f"Gym.wrappers must be () with {native}: they wrap single environments")
         if self.id.startswith("ALE/") and not self.envpool:
             raise ValueError(
                 f"Gym.id must be of another suite: {self.id} is a game of Atari, as in --gin_file=atari/vtrace_fast "
@@ -103,11 +103,7 @@ class Gym(EnvConfig):
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()
-        if self.vectorization == "vector_entry_point" or _is_vector_only(self.id):
-            if self.wrappers:
-                raise CannotBuild(
-                    f"Gym.wrappers must be () with the vector version of {self.id}: they wrap single ones"
-                )
+        if self.vectorization == "vector_entry_point":
             with sentences_of(self.id):
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode="vector_entry_point", **options)
         make = functools.partial(_make_one, self.id, options, self.wrappers)
@@ -117,16 +113,6 @@ class Gym(EnvConfig):
             with explaining(CannotBuild, f"{self.id} can't have a process for each environment", ValueError):
                 return WorkersVectorEnv(checked, self.id)
         return SyncVectorEnv(checked, autoreset_mode=AutoresetMode.SAME_STEP)
-
-
-def _is_vector_only(env_id: str) -> bool:
-    """Whether an environment has a vector version and no other."""
-    module, _, name = env_id.rpartition(":")
-    with sentences_of(env_id):
-        if module:
-            importlib.import_module(module)
-    spec = gymnasium.registry.get(name)
-    return spec is not None and spec.entry_point is None
 
 
 def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> gymnasium.Env:

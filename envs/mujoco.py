@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 from typing import Annotated, Any, ClassVar
 
 import gin
@@ -11,7 +10,8 @@ from gymnasium.vector import VectorEnv
 from seed_rl.envs.base import EnvConfig, Watchable
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.vector.rendering import make_watchable
-from seed_rl.settings import Count, NonNegative, OneOf
+from seed_rl.foreign import JsonObject
+from seed_rl.settings import OneOf
 
 TASKS = (
     *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum"),
@@ -24,10 +24,7 @@ WITHOUT_CAMERA = ("InvertedDoublePendulum", "InvertedPendulum", "Pusher", "Reach
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class MuJoCo(EnvConfig):
-    """A MuJoCo task in its fifth version: `HalfCheetah` is `HalfCheetah-v5`.
-
-    A setting of None means the task's own default; not every task has every setting.
-    """
+    """A MuJoCo task in its fifth version: `HalfCheetah` is `HalfCheetah-v5`."""
 
     suite: ClassVar[str] = "mujoco"
     task_setting: ClassVar[str] = "task"
@@ -36,23 +33,8 @@ class MuJoCo(EnvConfig):
     """The Gymnasium id without its version."""
     backend: Annotated[str, OneOf("gymnasium", "envpool")] = "gymnasium"
     """`gymnasium`, or `envpool`, which has the same tasks, steps them in native threads and can't render."""
-    max_episode_steps: Count | None = None
-    """Time limit in agent steps, at which episodes are truncated. Default: 1,000; Pusher 100, Reacher 50."""
-    frame_skip: Count | None = None
-    """Simulation steps per agent step; only with Gymnasium."""
-    reset_noise_scale: NonNegative | None = None
-    """Scale of the noise in the initial state; all tasks but Pusher and Reacher."""
-    forward_reward_weight: NonNegative | None = None
-    """Weight of the velocity in the reward; Ant, HalfCheetah, Hopper, Humanoid, Swimmer and Walker2d."""
-    ctrl_cost_weight: NonNegative | None = None
-    """Weight of the squared action as a cost; these six and HumanoidStandup."""
-    terminate_when_unhealthy: bool | None = None
-    """Whether a fall ends the episode; Ant, Hopper, Humanoid and Walker2d."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.backend == "envpool" and self.frame_skip is not None:
-            raise ValueError("MuJoCo.frame_skip must be None with MuJoCo.backend = 'envpool', where it is fixed")
+    options: Annotated[str, JsonObject()] = "{}"
+    """Keyword arguments of the task, a JSON object, such as `{"max_episode_steps": 500, "ctrl_cost_weight": 0.0}`."""
 
     @classmethod
     def tasks(cls) -> list[str]:
@@ -68,8 +50,7 @@ class MuJoCo(EnvConfig):
 
     @property
     def _gym(self) -> Gym:
-        given = {name: value for name, value in self.describe().options.items() if name not in ("task", "backend")}
-        return Gym(id=f"{self.task}-v5", envpool=self.backend == "envpool", options=json.dumps(given))
+        return Gym(id=f"{self.task}-v5", envpool=self.backend == "envpool", options=self.options)
 
     def make(self, num_envs: int) -> VectorEnv:
         return self._gym.make(num_envs)

@@ -25,7 +25,7 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError("it is not UTF-8 text") from error
     if not isinstance(found, dict):
-        raise ValueError(f"expected an object {{...}}, got {shortened(found)}")
+        raise ValueError(f"expected an object {{...}}, got {short_repr(found)}")
     return found
 
 
@@ -37,7 +37,7 @@ class JsonObject:
         try:
             json_object(value)
         except ValueError as error:
-            raise ValueError(f"{name} must be a JSON object, got {shortened(value)}: {error}") from error
+            raise ValueError(f"{name} must be a JSON object, got {short_repr(value)}: {error}") from error
 
 
 def open_file(path: str) -> IO[bytes]:
@@ -66,16 +66,16 @@ def number(values: Any, name: str) -> float:
     value = values.get(name) if isinstance(values, Mapping) else None
     if type(value) is float or (type(value) is int and abs(value) < 2**63):
         return value
-    raise ValueError(f"expected a number as {shortened(name)}, got {shortened(value)}")
+    raise ValueError(f"expected a number as {short_repr(name)}, got {short_repr(value)}")
 
 
-def shortened(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """The `repr` of a value, on one line, cut off after 200 characters."""
     text = repr(value)
     return text if len(text) <= _MAX_WORDS else f"{text[:_MAX_WORDS]}..."
 
 
-def enumerated(phrases: Sequence[str], most: int = 4) -> str:
+def enumeration(phrases: Sequence[str], most: int = 4) -> str:
     """The first of some phrases, divided by semicolons, and the number of the others."""
     return "; ".join([*phrases[:most], *([f"and {len(phrases) - most} more"] if phrases[most:] else [])])
 
@@ -94,7 +94,7 @@ def without_gin(error: BaseException) -> str:
     return f"{text} ({place[1]}, line {place[2]})" if place and place[1] != "None" else text
 
 
-def described(error: BaseException) -> str:
+def description_of(error: BaseException) -> str:
     """One line that describes an error raised by foreign code: its type, message and innermost source line."""
     text, name = " ".join(str(error).split())[:_MAX_REASON], type(error).__name__
     said = f"{name}: {text}" if text else name

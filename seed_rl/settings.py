@@ -90,7 +90,7 @@ class Settings:
         for declaring in type(self).__mro__:
             for field, hint in inspect.get_annotations(declaring, eval_str=True).items():
                 if field in names:
-                    value = _checked(f"{type(self).__name__}.{field}", getattr(self, field), hint)
+                    value = _valid(f"{type(self).__name__}.{field}", getattr(self, field), hint)
                     object.__setattr__(self, field, value)
 
 
@@ -117,7 +117,7 @@ def whole_number(text: str) -> int:
     return int(number)
 
 
-def _checked(name: str, value: Any, hint: Any) -> Any:
+def _valid(name: str, value: Any, hint: Any) -> Any:
     """Check a value's type and bounds; return it, or the whole number that it denotes if the type is int."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     kinds, constraints, tuples = [], [], []
@@ -137,17 +137,17 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     if simple and isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value!r}")
     if type(value) is tuple and len(tuples) == 1:
-        value = _checked_parts(name, value, tuples[0])
+        value = _valid_parts(name, value, tuples[0])
     for constraint in constraints if value is not None else ():
         constraint.check(name, value)
     return value
 
 
-def _checked_parts(name: str, values: tuple[Any, ...], hints: tuple[Any, ...]) -> tuple[Any, ...]:
+def _valid_parts(name: str, values: tuple[Any, ...], hints: tuple[Any, ...]) -> tuple[Any, ...]:
     """Check a tuple like `_checked`, given a type for each part, or a type and an ellipsis."""
     hints = hints[:1] * len(values) if hints[-1:] == (Ellipsis,) else hints
     if len(values) != len(hints):
         wanted = ", ".join(getattr(hint, "__origin__", hint).__name__ for hint in hints)
         raise ValueError(f"{name} must be ({wanted}), got {values!r}")
     parts = enumerate(zip(values, hints, strict=True))
-    return tuple(_checked(f"{name}[{n}]", value, hint) for n, (value, hint) in parts)
+    return tuple(_valid(f"{name}[{n}]", value, hint) for n, (value, hint) in parts)

@@ -61,8 +61,16 @@ ObservationSpec = ArraySpec | Mapping[str, ArraySpec]
 """One tensor, or several keyed by name (sorted by name on the wire)."""
 
 
+class _Action:
+    @property
+    def tensor(self) -> ArraySpec:
+        """One action, which is a number like its bounds."""
+        low, _ = bounds_of(self)  # type: ignore[arg-type]  # every subclass is an ActionSpec
+        return ArraySpec(low.shape, "int32" if low.dtype.kind == "i" else "float32")
+
+
 @dataclasses.dataclass(frozen=True)
-class DiscreteSpec:
+class DiscreteSpec(_Action):
     """Actions 0 .. n-1, an int32 scalar."""
 
     n: int
@@ -71,17 +79,12 @@ class DiscreteSpec:
         if self.n < 1:
             raise ValueError(f"a discrete action space needs at least one action, got n={self.n}")
 
-    @property
-    def tensor(self) -> ArraySpec:
-        """One action."""
-        return ArraySpec((), "int32")
-
     def __str__(self) -> str:
         return f"Discrete({self.n})"
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiDiscreteSpec:
+class MultiDiscreteSpec(_Action):
     """K simultaneous choices, of which choice k is in 0 .. n[k]-1: int32 [K]."""
 
     n: tuple[int, ...]
@@ -90,17 +93,12 @@ class MultiDiscreteSpec:
         if not self.n or min(self.n) < 1:
             raise ValueError(f"every choice in a multi-discrete action needs at least one value, got {self.n}")
 
-    @property
-    def tensor(self) -> ArraySpec:
-        """One action."""
-        return ArraySpec((len(self.n),), "int32")
-
     def __str__(self) -> str:
         return f"MultiDiscrete({', '.join(map(str, self.n))})"
 
 
 @dataclasses.dataclass(frozen=True)
-class ContinuousSpec:
+class ContinuousSpec(_Action):
     """K numbers, of which number k is in [low[k], high[k]]: float32 [K]. Bounds and differences fit in float32."""
 
     low: tuple[float, ...]
@@ -119,18 +117,13 @@ class ContinuousSpec:
             if not _SMALLEST <= high - low <= _LARGEST:  # scaling actions to these bounds would give NaN
                 raise ValueError(f"bounds of continuous actions are too far apart or too close, got {low} and {high}")
 
-    @property
-    def tensor(self) -> ArraySpec:
-        """One action."""
-        return ArraySpec((len(self.low),), "float32")
-
     def __str__(self) -> str:
         ranges = (f"{low:g}..{high:g}" for low, high in zip(self.low, self.high, strict=True))
         return f"Continuous({', '.join(ranges)})"
 
 
 @dataclasses.dataclass(frozen=True)
-class MixedSpec:
+class MixedSpec(_Action):
     """K choices as in `MultiDiscreteSpec`, and then M numbers as in `ContinuousSpec`: float32 [K + M]."""
 
     n: tuple[int, ...]
@@ -151,11 +144,6 @@ class MixedSpec:
     def numbers(self) -> ContinuousSpec:
         """The last M components."""
         return ContinuousSpec(self.low, self.high)
-
-    @property
-    def tensor(self) -> ArraySpec:
-        """One action."""
-        return ArraySpec((len(self.n) + len(self.low),), "float32")
 
     def __str__(self) -> str:
         return f"{self.choices} + {self.numbers}"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seed_rl.foreign import json_object, number, printable, read_json_object, shortened
+from seed_rl.foreign import json_object, number, printable, read_json_object, short_repr
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_other_things_than_numbers_are_refused(value):
 
 
 def test_values_in_messages_are_short():
-    assert shortened("a\x1b") == r"'a\x1b'"
-    assert len(shortened("a" * 10**6)) < 210
+    assert short_repr("a\x1b") == r"'a\x1b'"
+    assert len(short_repr("a" * 10**6)) < 210

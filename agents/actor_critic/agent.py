@@ -130,13 +130,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         return (Holding(*tf.zeros([2, batch_size], tf.int32)), own) if self._holds else own
 
     def act(
-        self,
-        prev_action: tf.Tensor,
-        env_output: EnvOutput,
-        state: Any,
-        env_ids: tf.Tensor,
-        seed: tf.Tensor,
-        greedy: bool | tf.Tensor = False,
+        self, prev_action: Any, env_output: EnvOutput, state: Any, env_ids: Any, seed: Any, greedy: Any = False
     ) -> ActOutput:
         if not self._holds:
             return super().act(prev_action, env_output, state, env_ids, seed, greedy)
@@ -150,9 +144,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         behaviour = answer.behaviour._replace(policy=masks.mask_illegal(policy, same | ~holds[:, tf.newaxis]))
         return ActOutput(action, behaviour, (holding, answer.state))
 
-    def decide(
-        self, outputs: NetworkOutput, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
-    ) -> tuple[tf.Tensor, Behaviour]:
+    def decide(self, outputs: NetworkOutput, env_ids: Any, seed: Any, greedy: bool) -> tuple[tf.Tensor, Behaviour]:
         policy, baseline = outputs.policy, outputs.baseline
         return self.actions.mode(policy) if greedy else self.actions.sample(policy, seed), Behaviour(policy, baseline)
 
@@ -166,10 +158,8 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
     def terms(self, made: Decisions, outputs: NetworkOutput, unroll: Unroll) -> Terms:
         """The terms of the network's loss, all but the entropy bonus.
 
-        Args:
-          made: the decisions in the batch.
-          outputs: the network's outputs [L, B, ...], those of its own heads in `more`.
-          unroll: the experience [L, B, ...], with the result of the method `targets`.
+        Of the batch they get the decisions, the network's outputs [L, B, ...], those of its own heads in `more`, and
+        the experience [L, B, ...], with the result of the method `targets`.
         """
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:

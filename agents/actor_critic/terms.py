@@ -58,11 +58,7 @@ class Terms(NamedTuple):
 
 
 def decisions_of(
-    actions: ActionDistribution,
-    outputs: NetworkOutput,
-    unroll: Unroll,
-    value_unit: tf.Tensor | float,
-    config: ActorCriticConfig,
+    actions: ActionDistribution, outputs: NetworkOutput, unroll: Unroll, value_unit: Any, config: ActorCriticConfig
 ) -> Decisions:
     """The decisions in time-major unrolls [T + 1, B, ...], given the network's outputs for all their steps."""
     transitions = transitions_of(unroll.env_output, config)
@@ -90,17 +86,8 @@ def scale(advantages: tf.Tensor, made: Decisions, norm: bool) -> tf.Tensor:
     return losses.standardise(advantages, made.acted) if norm else advantages
 
 
-def describe(
-    made: Decisions, advantages: tf.Tensor, scaled_advantages: tf.Tensor, value_targets: tf.Tensor
-) -> dict[str, tf.Tensor]:
-    """The metrics of what V-trace and PPO learn from.
-
-    Args:
-      made: the decisions.
-      advantages: float32 [T, B], in units of reward.
-      scaled_advantages: float32 [T, B], as the loss of the policy weighs actions with them; see `scale`.
-      value_targets: float32 [T, B].
-    """
+def describe(made: Decisions, advantages: Any, scaled_advantages: Any, value_targets: Any) -> dict[str, tf.Tensor]:
+    """The metrics of what V-trace and PPO learn from, float32 [T, B]: advantages, also by `scale`, and targets."""
     return {
         "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(advantages)),
         "policy/mean_abs_scaled_advantage": tf.reduce_mean(tf.abs(scaled_advantages)),
@@ -108,17 +95,8 @@ def describe(
     }
 
 
-def add_up(
-    terms: Terms, made: Decisions, entropy_cost: tf.Tensor | float, config: ActorCriticConfig
-) -> dict[str, tf.Tensor]:
-    """The loss, named `loss/total`, its terms with the entropy bonus, and all metrics of a batch.
-
-    Args:
-      terms: all terms but the entropy bonus.
-      made: the decisions.
-      entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
-      config: settings that bound the values.
-    """
+def add_up(terms: Terms, made: Decisions, entropy_cost: Any, config: ActorCriticConfig) -> dict[str, tf.Tensor]:
+    """The loss, `loss/total`, its terms with the entropy bonus, whose weight is now `entropy_cost`, and all metrics."""
     values, entropy = made.values[:-1], tf.reduce_mean(made.acted * made.entropies)
     parts = {**terms.losses, "loss/entropy": -entropy_cost * entropy}
     metrics = {

@@ -75,10 +75,7 @@ class PQNAgent(ModelAgent):
 def pqn_targets(q: tf.Tensor, env_output: EnvOutput, config: PQN) -> tf.Tensor:
     """The lambda-returns of the greedy policy, float32 [T, B], which stay the same in all passes over a batch.
 
-    Args:
-      q: float32 [T + 1, B, A], from the weights before the first pass.
-      env_output: `reward`, `done` and `last` [T + 1, B].
-      config: settings of the targets.
+    `q`, float32 [T + 1, B, A], is that of the weights before the first pass; `env_output` has fields [T + 1, B].
     """
     r_t, discount_t, last_t = transitions_of(env_output, config)
     greedy = tf.reduce_max(q, axis=-1)
@@ -86,14 +83,8 @@ def pqn_targets(q: tf.Tensor, env_output: EnvOutput, config: PQN) -> tf.Tensor:
 
 
 def pqn_loss(q: tf.Tensor, action: tf.Tensor, targets: tf.Tensor, last: tf.Tensor) -> LossOutput:
-    """Half the mean squared error to the targets, zero where no transition follows, and its metrics.
-
-    Args:
-      q: float32 [T + 1, B, A].
-      action: int32 [T + 1, B].
-      targets: float32 [T, B]; no gradient flows through them.
-      last: bool [T + 1, B]: whether an episode ends in a step, so that no transition follows.
-    """
+    """Half the mean squared error of `q`, float32 [T + 1, B, A], to the targets, [T, B], and its metrics; zero where
+    `last`, because no transition follows."""
     values = q_learning.q_of_actions(q, action)[:-1]
     errors = tf.where(last[:-1], 0.0, tf.stop_gradient(targets) - values)
     total = 0.5 * tf.reduce_mean(tf.square(errors))

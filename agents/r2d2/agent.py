@@ -1,4 +1,8 @@
-"""The R2D2 agent and its Q-network. Shapes: T steps, B sequences, A actions, N quantiles."""
+"""The R2D2 agent: its Q-network, and its loss, from tensors.
+
+Shapes: T learner steps, or T + 1 including the one to bootstrap from, B sequences, A actions, N quantiles. Of
+`env_output`, [T + 1, B], losses use `reward`, `done` and `last`; `config` has the settings of their targets.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -11,11 +15,13 @@ import tensorflow as tf
 from seed_rl.agents.base import LossOutput, ModelAgent, create_weights
 from seed_rl.agents.epsilon import FallingEpsilon
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.loss import priorities_of, q_of, r2d2_loss, td_errors
+from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState
 from seed_rl.rl import masks, q_learning
 from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC, ValueTransform
 from seed_rl.specs import DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
@@ -97,9 +103,7 @@ class R2D2Agent(ModelAgent):
         own = [self._least_epsilon.variable] if self._least_epsilon else []
         return [*self.model.variables, *self._target.model.variables, *own]
 
-    def decide(
-        self, outputs: tf.Tensor, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
-    ) -> tuple[tf.Tensor, Behaviour]:
+    def decide(self, outputs: Any, env_ids: Any, seed: Any, greedy: bool) -> tuple[tf.Tensor, Behaviour]:
         q = q_of(outputs, self._config)
         if greedy:
             action = tf.argmax(q, axis=-1, output_type=tf.int32)
@@ -149,3 +153,93 @@ class R2D2Agent(ModelAgent):
             state = network.burn_in(prev_action, env_output, state)
         q, _ = network(*self._after_burn_in(steps), state)
         return q
+
+
+def q_of(outputs: tf.Tensor, config: R2D2) -> tf.Tensor:
+    """The Q-values [..., A] in a network's outputs: the mean of the quantiles [..., N, A] if it learns these."""
+    return tf.reduce_mean(outputs, axis=-2) if config.quantiles else outputs
+
+
+def td_errors(q_of_action: Any, bootstrap: Any, env_output: EnvOutput, config: R2D2, bonus: Any = 0.0) -> tf.Tensor:
+    """n-step TD errors, float32 [T, B]; gradients flow only through `q_of_action`.
+
+    Q(x_t, a_t) is paired with the outcome and the state of step t + 1, to which action a_t leads.
+
+    Args:
+      q_of_action: float32 [T + 1, B]: Q(x_t, a_t).
+      bootstrap: float32 [T + 1, B]: the value of x_t to bootstrap from.
+      bonus: float32 [T, B], added to the targets.
+    """
+    r_t, discount_t, last_t = transitions_of(env_output, config)
+    errors = q_learning.n_step_td_errors(
+        q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config), last_t
+    )
+    return tf.where(last_t, 0.0, errors + bonus)
+
+
+def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
+    """The priorities, float32 [B], of sequences with TD errors [T, B]."""
+    last_t = transitions_of(env_output, config).last_t
+    return q_learning.sequence_priorities(errors, last_t, config.max_priority_weight)
+
+
+def r2d2_loss(
+    *, online_q: Any, target_q: Any, action: Any, env_output: EnvOutput, importance_weights: Any, config: R2D2
+) -> LossOutput:
+    """The loss of double Q-learning's or Munchausen's n-step targets, a weighted mean over sequences of sums over time.
+
+    With quantiles, metrics and priorities are those of their means.
+
+    Args:
+      online_q: float32 [T + 1, B, A], or [T + 1, B, N, A] if the agent learns quantiles: outputs of the online network.
+      target_q: outputs of the target network, as `online_q`; no gradient flows through them.
+      action: int32 [T + 1, B].
+      importance_weights: float32 [B].
+    """
+    q, q_of_target = q_of(online_q, config), q_of(target_q, config)
+    q_of_action = q_learning.q_of_actions(q, action)
+    if config.munchausen:
+        terms = q_learning.munchausen_terms(q_of_target, action, config.munchausen, config.temperature)
+    else:
+        terms = q_learning.double_q_terms(q)
+    bootstrap = q_learning.expected_values(q_of_target, terms.policy) + terms.entropy
+    errors = td_errors(q_of_action, bootstrap, env_output, config, terms.bonus[:-1])
+    losses = 0.5 * tf.square(errors)
+    if config.quantiles:
+        quantiles = q_learning.quantiles_of_actions(online_q, action)
+        policy, entropy = terms.policy[:, :, tf.newaxis], terms.entropy[..., tf.newaxis]
+        bootstrap = q_learning.expected_values(target_q, policy) + entropy
+        losses = quantile_losses(quantiles, bootstrap, env_output, config, terms.bonus[:-1])
+    total = q_learning.sequence_loss(losses, importance_weights)
+    values = _transform(config).inverse(q_of_action[:-1])
+    means = {"q/abs_td_error": tf.reduce_mean(tf.abs(errors)), "q/value": tf.reduce_mean(values)}
+    return LossOutput(
+        {"model": total},
+        metrics={"loss/total": total, **means},
+        maxima={"q/max_value": tf.reduce_max(values)},
+        priorities=priorities_of(errors, env_output, config),
+    )
+
+
+def quantile_losses(quantiles: Any, bootstrap: Any, env_output: EnvOutput, config: R2D2, bonus: Any) -> tf.Tensor:
+    """The quantile Huber losses of n-step targets, float32 [T, B], zero where no transition follows.
+
+    Args:
+      quantiles: float32 [T + 1, B, N]: quantiles of the returns of the actions taken; the only argument through which
+        gradients flow.
+      bootstrap: float32 [T + 1, B, N]: quantiles of the returns from x_t to bootstrap from.
+      bonus: float32 [T, B], added to the targets.
+    """
+    r_t, discount_t, last_t = transitions_of(env_output, config)
+    transform, shape = _transform(config), tf.shape(bootstrap[1:])
+    # A target is linear in its bootstrap value: each quantile has its own, as if it were another sequence.
+    r_tn, discount_tn, last_tn = (tf.repeat(x, config.quantiles, axis=1) for x in (r_t, discount_t, last_t))
+    v_tn = tf.reshape(transform.inverse(bootstrap[1:]), tf.shape(r_tn))
+    targets = transform.apply(n_step_returns(r_tn, discount_tn, v_tn, config.n_steps, last_tn))
+    targets = tf.reshape(targets, shape) + bonus[..., tf.newaxis]
+    losses = q_learning.quantile_huber_losses(quantiles[:-1], targets)
+    return tf.where(last_t, 0.0, losses)
+
+
+def _transform(config: R2D2) -> ValueTransform:
+    return SIGNED_HYPERBOLIC if config.value_rescaling else IDENTITY

@@ -190,11 +190,7 @@ def sac_loss(
     critics = 0.5 * tf.reduce_mean(importance_weights * squares)
     actor = tf.reduce_mean(acted_t * (alpha * log_prob[:steps] - tf.reduce_min(fresh_values, axis=0)))
     return LossOutput(
-        {
-            "critics": critics,
-            "actor": actor,
-            "temperature": temperature * tf.stop_gradient(excess),
-        },
+        {"critics": critics, "actor": actor, "temperature": temperature * tf.stop_gradient(excess)},
         metrics={
             "loss/total": critics + actor,
             "loss/critics": critics,

@@ -23,17 +23,8 @@ def vtrace_terms(made: Decisions, config: VTrace) -> Terms:
     """The terms of the loss of the decisions in a batch, all but the entropy bonus."""
     r_t, discount_t, last_t = made.transitions
     values, log_rhos = made.values[:-1], made.log_pi - made.log_mu
-    returns = vtrace(
-        log_rhos,
-        discount_t,
-        r_t,
-        values,
-        made.values[-1],
-        last_t=last_t,
-        lambda_=config.lambda_,
-        clip_rho=config.clip_rho or None,
-        clip_pg_rho=config.clip_pg_rho or None,
-    )
+    clips = {"clip_rho": config.clip_rho or None, "clip_pg_rho": config.clip_pg_rho or None}
+    returns = vtrace(log_rhos, discount_t, r_t, values, made.values[-1], last_t=last_t, lambda_=config.lambda_, **clips)
     advantages = returns.advantages if config.clip_ratio else returns.pg_advantages
     weights = scale(advantages, made, config.advantage_norm)
     if config.clip_ratio:  # PPO's surrogate, in which the ratio itself weighs the advantages

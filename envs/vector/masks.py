@@ -32,13 +32,13 @@ class MaskedObservation(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        return self._masked(observation, info, False), info
+        return self._with_mask(observation, info, False), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._masked(observation, info, terminated or truncated), reward, terminated, truncated, info
+        return self._with_mask(observation, info, terminated or truncated), reward, terminated, truncated, info
 
-    def _masked(self, observation: Any, info: Any, ended: bool) -> dict[str, Any]:
+    def _with_mask(self, observation: Any, info: Any, ended: bool) -> dict[str, Any]:
         if (mask := _mask_of(self.env, info)) is None:
             if not ended:
                 raise ValueError(f"info must have an {MASK} in every step, as in the first reset, got none")

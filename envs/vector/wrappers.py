@@ -60,14 +60,10 @@ class FlatVectorEnv(ConvertedVectorEnv):
         kept: Sequence[str] = (MASK,),
         name: str = "an environment",
     ):
-        """
-        Args:
-          env: the environments.
-          keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
-          frame_size: height and width of frames, if they are larger; 0 keeps their size.
-          grayscale: whether RGB frames become gray (see `frames.conversion`).
-          kept: names of parts that are kept unless `keys` drop them.
-          name: name of the environments in messages.
+        """Wrap environments, which messages call `name`.
+
+        `keys` are names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts
+        below. The parts `kept` stay unless they are dropped. For `frame_size` and `grayscale` see `frames.conversion`.
 
         Raises:
           CannotBuild: the environments don't reset themselves, a space can't be sent, a key names no part, or a mask

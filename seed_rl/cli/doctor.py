@@ -3,7 +3,6 @@
 import functools
 import os
 import platform
-import resource
 import shutil
 import sys
 from collections.abc import Callable
@@ -30,7 +29,6 @@ not needed by everyone, with `BROKEN` nothing works."""
 PLACES = "seed_rl.places"
 """The entry-point group in which packages declare functions of a log directory that is not on this machine: they return
 one line about it, or None if they don't know such a place, and raise CannotUse."""
-_FILES = 4096  # enough for a learner with a thousand actors
 _DISK_GB = 5.0
 _SHARED_GB = 0.25  # containers default to 0.06
 
@@ -111,15 +109,6 @@ def log_directory(given: str | None = None) -> Result:
     return room(place, _DISK_GB, "choose another --logdir")
 
 
-def open_files() -> Result:
-    """Check the limit on open files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft >= _FILES:
-        return OK, f"at most {soft:,}"
-    most = 4 * _FILES if hard == resource.RLIM_INFINITY else min(hard, 4 * _FILES)
-    return OPTIONAL, f"at most {soft:,}; a learner with a thousand actors needs more: ulimit -n {most}"
-
-
 def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
     """Check that a learner can listen on an address."""
     try:
@@ -146,7 +135,6 @@ CHECKS: dict[str, Callable[[], Result]] = {
     "machine": _machine,
     "disk": log_directory,
     "shared memory": functools.partial(room, "/dev/shm", _SHARED_GB, _SHARED),
-    "open files": open_files,
     "port": port,
     **{f"suite {name}": functools.partial(suite, name) for name in registry.names()},
 }

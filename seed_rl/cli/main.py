@@ -18,8 +18,7 @@ from importlib.metadata import EntryPoint
 from absl import flags
 
 import seed_rl
-from seed_rl.cli.command import Command
-from seed_rl.cli.flags import OF_ALL_COMMANDS
+from seed_rl.cli.flags import OF_ALL_COMMANDS, Command
 from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import printable
 from seed_rl.runs.run_directory import PrintableFormatter

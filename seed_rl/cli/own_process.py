@@ -3,13 +3,11 @@
 import glob
 import os
 
-_TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
-
 
 def claim() -> None:
     """Set up gRPC and TPUs in this process, before either is loaded; settings of the user count."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it logs failed handshakes: strangers could fill a disk that way
-    if not any(map(glob.glob, _TPU_CHIPS)):
+    if not any(map(glob.glob, ("/dev/accel*", "/dev/vfio/[0-9]*"))):
         os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # TPU builds would query a metadata server for minutes
     # Let the thread that polls a server's queue read its connections as well. By default, threads of gRPC's event
     # engine read them and wake the polling thread for each message. gRPC reads the variable once, on import. It is

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from seed_rl.experiment import ConfigError, saved_config
-from seed_rl.foreign import printable, shortened
+from seed_rl.foreign import printable, short_repr
 from seed_rl.reporting import metrics
 from seed_rl.system.files import explaining, files_in
 from seed_rl.weights.policy_sources import opening
@@ -154,4 +154,4 @@ def _numbers(row: dict[str | None, Any]) -> dict[str, float]:
     try:
         return {str(name): float(text) for name, text in row.items() if text}
     except (TypeError, ValueError):
-        raise ValueError(f"expected a number in each column, got {shortened([*row.values()])}") from None
+        raise ValueError(f"expected a number in each column, got {short_repr([*row.values()])}") from None

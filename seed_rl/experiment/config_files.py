@@ -22,7 +22,7 @@ from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gone import without_gone, without_gone_in_text
 from seed_rl.experiment.own_gin import SHIPPED, check_references, own_gin
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
-from seed_rl.foreign import described, shortened, without_gin
+from seed_rl.foreign import description_of, short_repr, without_gin
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Settings, SettingsT, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
@@ -124,7 +124,7 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str = "", setting
     except UnicodeDecodeError as error:
         raise ConfigError(f"{argument} is not a gin file: it is not UTF-8 text") from error
     except SystemExit as error:
-        raise ConfigError(f"{argument} imports a module that exits the program: {described(error)}") from error
+        raise ConfigError(f"{argument} imports a module that exits the program: {description_of(error)}") from error
     except Exception as error:  # gin and imported modules may raise anything
         words, guess = without_gin(error).rstrip("."), _guess(setting)
         if "No configurable matching" in words:
@@ -164,25 +164,25 @@ def find_config(name: str) -> str:
         if os.path.isfile(path):
             return path
     if name and (os.path.isdir(name) or os.path.isdir(os.path.join(SHIPPED, name))):
-        files = [own for own in _shipped() if own.startswith(f"{name}/")]
+        files = [own for own in _shipped_files() if own.startswith(f"{name}/")]
         inside = ", ".join(files or sorted(glob.glob(os.path.join(glob.escape(name), "*.gin"))))
         raise ConfigError(f"expected a gin file, but {name} is a directory{inside and ' with '}{inside}")
-    if guess := did_you_mean(name.removesuffix(".gin"), _shipped()):
+    if guess := did_you_mean(name.removesuffix(".gin"), _shipped_files()):
         raise ConfigError(f"no gin file {name!r}.{guess}")
     raise ConfigError(f"no gin file {name!r}; expected a path or one of {', '.join(shipped_configs())}")
 
 
 def shipped_configs() -> list[str]:
     """Return the names of the experiments shipped with the package, without extension."""
-    return [name for name in _shipped() if not name.startswith(_AGENTS)]
+    return [name for name in _shipped_files() if not name.startswith(_AGENTS)]
 
 
 def agents() -> list[str]:
     """Return the agents that `load` can put in place of another."""
-    return [name.removeprefix(_AGENTS) for name in _shipped() if name.startswith(_AGENTS)]
+    return [name.removeprefix(_AGENTS) for name in _shipped_files() if name.startswith(_AGENTS)]
 
 
-def _shipped() -> list[str]:
+def _shipped_files() -> list[str]:
     return sorted(name.removesuffix(".gin") for name in glob.glob("**/*.gin", root_dir=SHIPPED, recursive=True))
 
 
@@ -217,7 +217,7 @@ def differences(experiment: Experiment, saved: Mapping[str, Any], place: str = "
     free = (*MAY_CHANGE, "total_frames") if schedule == "constant" else MAY_CHANGE
     why = {"total_frames": f" (the {schedule} schedule of the learning rate depends on it)"}
     return [
-        f"{name} was {shortened(saved[name])} and is now {shortened(current[name])}{why.get(name, '')}"
+        f"{name} was {short_repr(saved[name])} and is now {short_repr(current[name])}{why.get(name, '')}"
         for name in current
         if name in saved and saved[name] != current[name] and not name.startswith(free)
     ]

@@ -223,10 +223,7 @@ class Experiment(Settings):
             raise ValueError(f"Actors.envs_per_group ({group}) {why}")
 
     def env_spec(self) -> EnvSpec:
-        """Return the specs of observations and actions, if necessary of an environment, or raise CannotBuild.
-
-        An environment is created for this (see `probe_spec`), and its outputs must match its declared spaces.
-        """
+        """Return the specs of observations and actions, if necessary by `probe_spec`, or raise CannotBuild."""
         return _env_spec(self.env)
 
     def build_agent(self, for_evaluation: bool = False) -> Agent:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from seed_rl.experiment.experiment import ConfigError
-from seed_rl.foreign import shortened
+from seed_rl.foreign import short_repr
 
 _log = logging.getLogger(__name__)
 
@@ -33,18 +33,16 @@ def _core(units: int) -> dict[str, Any]:
     return {"core": "lstm", "core_units": units} if units else {"core": "none"}
 
 
-def _layer_norm(norm: bool) -> dict[str, Any]:
-    return {"layer_norm": "all" if norm else "none"}
-
-
+_LAYER_NORM = {True: {"layer_norm": "all"}, False: {"layer_norm": "none"}}
 _AGENTS, _TWO = "VTrace PPO PQN R2D2 SAC", "VTrace PPO"
 _TARGET = _Gone("2026-11-25", "said how the target network of V-trace follows")
 _VALUE, _NORM = "bounded the step of values, which nothing does now", "divided rewards by the deviation of returns"
 _OLDER = "took targets and ratios from older weights (IMPACT), which nothing does now"
 _STOP = "ended an update once the policy had moved that far, which nothing does now"
+_PASSED_ON = _Gone("2026-11-29", "was given to the task, which MuJoCo.options does now", (None,))
 _TABLE = {
     (_AGENTS, "lstm_units"): _Gone("2026-11-22", "is named core_units", today=_core),
-    (_AGENTS, "layer_norm"): _Gone("2026-11-25", "is a text", today=_layer_norm, kind=bool),
+    (_AGENTS, "layer_norm"): _Gone("2026-11-25", "is a text", today=_LAYER_NORM.__getitem__, kind=bool),
     ("VTrace", "clip_value"): _Gone("2026-11-25", _VALUE, (0,)),
     ("VTrace", "gae"): _Gone("2026-11-25", "replaced V-trace's targets by PPO's, which are PPO's own now", (False,)),
     (_TWO, "target_network"): _Gone("2026-11-25", _OLDER, (False,)),
@@ -61,6 +59,9 @@ _TABLE = {
     ("Inference", "max_observation"): _Gone("2026-11-29", "bounded observations, whose bound is 1e8 now", (1e8,)),
     ("DMLab", "instructions"): _Gone("2026-11-29", "gave or hid the instruction, against the level", (None,)),
     ("DMLab", "runfiles_path"): _Gone("2026-11-29", "replaced the files in the simulator's package", ("",)),
+    **{("MuJoCo", name): _PASSED_ON for name in ("max_episode_steps", "frame_skip", "reset_noise_scale")},
+    **{("MuJoCo", f"{name}_weight"): _PASSED_ON for name in ("forward_reward", "ctrl_cost")},
+    ("MuJoCo", "terminate_when_unhealthy"): _PASSED_ON,
 }
 GONE = {f"{kind}.{name}": gone for (kinds, name), gone in _TABLE.items() for kind in kinds.split()}
 """Each setting that is gone, as `Class.name`."""
@@ -90,8 +91,7 @@ def without_gone(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
             del found[name]
             found |= {f"{group}{dot}{new}": value for new, value in _today(setting, value, place).items()}
             left_out.append(setting)
-    if left_out:
-        _say(", ".join(left_out))
+    _say(*left_out)
     return found
 
 
@@ -109,15 +109,14 @@ def without_gone_in_text(text: str, place: str) -> str:
             today = "\n".join(f"{kind}.{name} = {each!r}" for name, each in _today(setting, value, place).items())
             text, end = text[: match.start()] + today + text[end:], match.start() + len(today)
             left_out.append(setting)
-    if left_out:
-        _say(", ".join(left_out))
+    _say(*left_out)
     return text
 
 
 def _today(setting: str, value: Any, place: str) -> dict[str, Any]:
     gone = GONE[setting]
     if gone.without_effect and value not in gone.without_effect:
-        raise ConfigError(f"{setting} = {shortened(value)} in {place} is gone since {gone.since}: it {gone.did}")
+        raise ConfigError(f"{setting} = {short_repr(value)} in {place} is gone since {gone.since}: it {gone.did}")
     return gone.today(value)
 
 
@@ -132,6 +131,7 @@ def _value_at(text: str, begin: int) -> tuple[Any, int]:
 
 
 @functools.cache
-def _say(settings: str) -> None:
+def _say(*settings: str) -> None:
     """Log once what is left out: a command may read a configuration several times."""
-    _log.info("settings of an earlier version are left out or renamed: %s", settings)
+    if settings:
+        _log.info("settings of an earlier version are left out or renamed: %s", ", ".join(settings))

@@ -15,7 +15,7 @@ from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.gone import without_gone
 from seed_rl.experiment.own_gin import own_gin
-from seed_rl.foreign import read_json_object, shortened, without_gin
+from seed_rl.foreign import read_json_object, short_repr, without_gin
 from seed_rl.settings import subclasses, without_places
 from seed_rl.system.entry_points import declarations
 
@@ -61,13 +61,13 @@ def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experi
         with own_gin():  # the program's bindings don't fill in what is missing
             experiment: Experiment = _rebuild_group(Experiment, "", saved)
             if saved:
-                raise ConfigError(f"unknown setting {', '.join(map(shortened, [*saved][:3]))}")
+                raise ConfigError(f"unknown setting {', '.join(map(short_repr, [*saved][:3]))}")
             experiment = experiment if own else without_places(experiment, only_written=True)
     except (ImportError, TypeError, ValueError, RecursionError, UsageError) as error:
         raise ConfigError(f"{path} can't be used: {without_gin(error)}") from error
     for module in modules_named(experiment):
         if not registry.may_import(module):
-            named = f"it names the module {shortened(module)}, which needs --import_module={module}"
+            named = f"it names the module {short_repr(module)}, which needs --import_module={module}"
             raise ConfigError(f"{path} can't be used: {named}")
     return experiment
 
@@ -125,5 +125,5 @@ def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
     if len(found) != 1:
         number = "several classes" if found else "no class"
         remedy = "if it is your own, pass its module to --import_module"
-        raise ConfigError(f"{setting}.kind is {shortened(kind)}, but {number} of this name is known here: {remedy}")
+        raise ConfigError(f"{setting}.kind is {short_repr(kind)}, but {number} of this name is known here: {remedy}")
     return next(iter(found.values()))

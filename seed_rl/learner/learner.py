@@ -19,8 +19,8 @@ from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch, Source
 from seed_rl.learner.train_step import TrainStep, UpdateResult
 from seed_rl.reporting.learning import Diverged
+from seed_rl.reporting.metrics import Sink
 from seed_rl.reporting.run_log import RunLog, RunState
-from seed_rl.reporting.sink import Sink
 from seed_rl.system.signals import Stop
 
 _log = logging.getLogger(__name__)

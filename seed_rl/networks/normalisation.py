@@ -24,13 +24,11 @@ class RunningMoments(keras.layers.Layer):
     """The mean and standard deviation of a quantity over roughly the last hundred thousand agent steps."""
 
     def __init__(self, shape: Sequence[int], name: str, bounded: bool = False):
-        """
-        Args:
-          shape: shape of the quantity.
-          name: name of the layer.
-          bounded: clip each value at the distance from the mean (in the first batch, from the median) at which it would
-            double the variance. No outlier can then blind a run, and a growing quantity is tracked within a few
-            batches.
+        """Start without values of a quantity of a `shape`.
+
+        If `bounded`, each value is clipped at the distance from the mean (in the first batch, from the median) at which
+        it would double the variance. No outlier can then blind a run, and a growing quantity is tracked within a few
+        batches.
         """
         super().__init__(name=name, dtype="float32", autocast=False)
         kept: dict[str, Any] = {"trainable": False, "autocast": False}  # exact even in layers that compute in bfloat16
@@ -46,22 +44,17 @@ class RunningMoments(keras.layers.Layer):
         return _deviation(self.mean.value, self.variance.value)
 
     def normalise(self, x: Any) -> tf.Tensor:
-        """(x - mean) / deviation, clipped to [-10, 10]: float32 with the shape of x.
-
-        Args:
-          x: [..., *shape], or several such quantities concatenated along the last axis.
-        """
+        """(x - mean) / deviation, clipped to [-10, 10]: float32 with the shape of x, [..., *shape], or of several such
+        quantities concatenated along the last axis."""
         mean, scale = self.mean.value, 1.0 / self.deviation
         if mean.shape.rank and (copies := x.shape[-1] // mean.shape[-1]) > 1:
             mean, scale = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, scale))
         return tf.clip_by_value((tf.cast(x, tf.float32) - mean) * scale, -_CLIP, _CLIP)
 
     def moments(self, x: Any, left_out: Any = None) -> tf.Tensor:
-        """The zeroth, first and second moment of a batch about the running mean: float32 [3, *shape].
+        """The zeroth, first and second moment of a batch [..., *shape] about the running mean: float32 [3, *shape].
 
-        Args:
-          x: [..., *shape].
-          left_out: bool [...], the values that do not count; by default all do.
+        Values do not count where `left_out`, bool [...].
         """
         x = tf.stop_gradient(tf.cast(x, tf.float32)) - self.mean.value
         x = tf.reshape(x, [-1, *self.mean.shape])

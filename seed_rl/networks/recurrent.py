@@ -72,15 +72,12 @@ class ResetLSTM(_Recurrent):
         return LSTMState(h=tf.zeros([batch_size, self.units]), c=tf.zeros([batch_size, self.units]))
 
     def call(self, inputs: Any, done: Any, state: LSTMState) -> tuple[tf.Tensor, LSTMState]:
-        """Unroll over T steps.
+        """Unroll over T steps: return the outputs [T, B, U], in the compute dtype, and the state after step T - 1.
 
         Args:
           inputs: float [T, B, F].
           done: bool [T, B]: whether a step is the first of its episode, so that the state is zeroed before it.
           state: float32 [B, U]: the state before step 0.
-
-        Returns:
-          The outputs [T, B, U], in the compute dtype, and the state after step T - 1.
         """
         projected, keep, recurrent_kernel = self._project(inputs, done, {"state.h": state.h, "state.c": state.c})
         outputs, cells = _unroll(projected, keep, recurrent_kernel, state.h, state.c)
@@ -128,20 +125,14 @@ class ResetGRU(_Recurrent):
 
 @tf.custom_gradient
 def _unroll(
-    projected: tf.Tensor, keep: tf.Tensor, recurrent_kernel: tf.Tensor, h: tf.Tensor, c: tf.Tensor
+    projected: Any, keep: Any, recurrent_kernel: Any, h: Any, c: Any
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable]:
     """The outputs h_t and cells c_t, float32 [T, B, U], and their gradient.
 
     The gradient is written out because automatic differentiation would keep all intermediate results of every step on a
     stack and add up T gradients of the recurrent kernel. Here the backward loop carries only the gradient of the state,
-    and a single product computes the gradient of the kernel.
-
-    Args:
-      projected: float32 [T, B, 4U]: x_t W + b.
-      keep: float32 [T, B, 1]: 0 where the state is zeroed before step t, else 1.
-      recurrent_kernel: [U, 4U], in the dtype of the matrix products.
-      h: float32 [B, U]: the output before step 0.
-      c: float32 [B, U]: the cell before step 0.
+    and a single product computes the gradient of the kernel. The arguments are the result of `_project` and the state
+    before step 0.
     """
     gates, outputs, cells = _forward(projected, keep, recurrent_kernel, h, c)
 
@@ -159,7 +150,7 @@ def _unroll(
 
 
 def _forward(
-    projected: tf.Tensor, keep: tf.Tensor, recurrent_kernel: tf.Tensor, h: tf.Tensor, c: tf.Tensor
+    projected: Any, keep: Any, recurrent_kernel: Any, h: Any, c: Any
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The gates i, f, o, g [T, B, 4U], the outputs and the cells [T, B, U] of all steps."""
     length, units = projected.shape[0], recurrent_kernel.shape[0]
@@ -187,13 +178,7 @@ def _forward(
 
 
 def _backward(
-    gates: tf.Tensor,
-    cells: tf.Tensor,
-    c_tm1: tf.Tensor,
-    keep: tf.Tensor,
-    recurrent_kernel: tf.Tensor,
-    d_outputs: tf.Tensor,
-    d_cells: tf.Tensor,
+    gates: Any, cells: Any, c_tm1: Any, keep: Any, recurrent_kernel: Any, d_outputs: Any, d_cells: Any
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The gradients with respect to `projected` [T, B, 4U] and to the state before step 0, [B, U] twice."""
     length = gates.shape[0]

@@ -15,17 +15,9 @@ class TargetNetwork:
     """
 
     def __init__(self, online: Any, frozen: Any, period: int = 1, rate: float = 1.0):
-        """
-        Args:
-          online: the Keras model that is trained.
-          frozen: a second model of the same architecture, which becomes the copy.
-          period: learner updates between two updates of the copy, at least 1.
-          rate: step size of these updates, in (0, 1].
-        """
-        self.model = frozen
-        self._online = online
-        self._period = period
-        self._rate = rate
+        """Make `frozen`, a second model of the architecture of `online`, the copy; `rate` is in (0, 1]."""
+        self.model, self._online = frozen, online
+        self._period, self._rate = period, rate
         self._follow(1.0)
 
     def after_update(self, learner_updates: int) -> None:

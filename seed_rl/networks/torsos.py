@@ -162,7 +162,5 @@ def dense(config: TrunkConfig, default_units: int, name: str, is_last: bool) -> 
     initializer = before_relu(config.kernel_initializer)
     units = config.hidden or default_units
     layer = keras.layers.Dense(units, kernel_initializer=initializer, dtype=config.dtype, name=name)
-    return [
-        layer,
-        *relu(config.layer_norm == "all" or (is_last and config.layer_norm == "features"), config.dtype, name),
-    ]
+    norm = config.layer_norm == "all" or (is_last and config.layer_norm == "features")
+    return [layer, *relu(norm, config.dtype, name)]

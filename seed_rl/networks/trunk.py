@@ -45,10 +45,7 @@ class Trunk(keras.layers.Layer):
     """
 
     def __init__(self, config: TrunkConfig, env_spec: EnvSpec, name: str = "trunk"):
-        """
-        Raises:
-          CannotAct: the torso does not fit the observations, or a custom layer can't be created.
-        """
+        """Build the layers; raise CannotAct if the torso does not fit the observations or a custom layer is missing."""
         super().__init__(name=name, dtype=config.dtype, autocast=False)  # each layer casts its own input
         self._config = config
         self._env_spec = env_spec
@@ -78,15 +75,12 @@ class Trunk(keras.layers.Layer):
         """Do nothing: `call` builds each layer, which checks its input, on first use."""
 
     def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[tf.Tensor, TrunkState]:
-        """Run T steps of B environments.
+        """Run T steps of B environments: return the features [T, B, F] of all, and the state after the last one.
 
         Args:
           prev_action: [T, B, ...].
           env_output: fields [T, B, ...]; the state is reset before each step where `done`.
           state: the state before step 0.
-
-        Returns:
-          The features [T, B, F] of all steps, and the state after the last one.
         """
         before, after, parts = list(state.frames), [], []
         for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
@@ -188,9 +182,7 @@ class TrunkModel(keras.Model, abc.ABC):
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> Any:
         """Map features [T, B, F] to a nest of outputs [T, B, ...].
 
-        Args:
-          features: [T, B, F].
-          legal: bool [T, B, N], for `rl.masks.mask_illegal` to rule out illegal actions; omitted without action masks.
+        `legal`, bool [T, B, N], lets `rl.masks.mask_illegal` rule out illegal actions; omitted without action masks.
         """
 
 

@@ -13,8 +13,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.config_files import to_gin
 from seed_rl.reporting.catalogue import tag
-from seed_rl.reporting.metrics import RecordFile
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import RecordFile, Sink
 
 PREFIX = "events.out.tfevents"  # TensorBoard finds event files by it
 

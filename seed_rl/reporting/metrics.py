@@ -1,4 +1,4 @@
-"""Averages over recent episodes, and `metrics.jsonl`, the file with a run's rows of metrics."""
+"""Averages over recent episodes, destinations of rows of metrics, and the file with a run's rows, `metrics.jsonl`."""
 
 import collections
 import contextlib
@@ -8,12 +8,11 @@ import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
 from seed_rl.foreign import json_object, number, open_file
-from seed_rl.reporting.sink import Sink
 from seed_rl.reporting.text import quantity
 from seed_rl.system.files import StrPath, complete_or_absent
 
@@ -62,6 +61,23 @@ class EpisodeWindow:
         """Restore a state returned by `get_state`."""
         self._episodes.extend((float(value), int(length)) for value, length in state["episodes"])
         self.count, self.total_return = int(state["count"]), float(state["total_return"])
+
+
+class Sink(Protocol):
+    """A destination of rows of metrics, and of films unless it has no use for them.
+
+    Times are seconds since the epoch. What raises OSError has taken nothing.
+    """
+
+    def write(self, row: dict[str, float], wall_time: float) -> None:
+        """Take a row: scalars by their names in `metrics.jsonl`, including `env_frames`, the horizontal axis."""
+
+    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
+        """Take a film of the policy, by default without using it: paths of both formats, and approximate frames."""
+        return None
+
+    def close(self) -> None:
+        """Close the destination; called once, after the last row."""
 
 
 class RecordFile:

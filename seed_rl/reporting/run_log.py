@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import Sink
 from seed_rl.system.files import Outage
 
 _log = logging.getLogger(__name__)

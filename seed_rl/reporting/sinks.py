@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.event_file import PREFIX, EventFile
-from seed_rl.reporting.metrics import FILE, MetricsFile
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import FILE, MetricsFile, Sink
 from seed_rl.reporting.wandb_run import WandbRun
 from seed_rl.system.files import Outage
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.reporting.catalogue import tag
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import Sink
 from seed_rl.system.files import complete_or_absent, explaining
 
 _log = logging.getLogger(__name__)

@@ -17,12 +17,7 @@ def explained_variance(values: Any, targets: Any, weights: Any) -> tf.Tensor:
 
     It is 1 if the values predict their targets exactly, 0 if a constant would do as well, and negative if they do
     worse. It is clipped at -1, so that a batch of nearly equal targets does not dominate an average over batches, and 0
-    if all targets are equal.
-
-    Args:
-      values: float [T, B]: V(x_t).
-      targets: float [T, B]: the regression targets, such as the `vs` of V-trace.
-      weights: float [T, B].
+    if all targets are equal. All arguments are float [T, B].
     """
     arrays = checks.float_arrays(2, values=values, targets=targets, weights=weights)
     values, targets, weights = map(tf.stop_gradient, arrays)

@@ -151,12 +151,7 @@ class _ScaledNormal(ActionDistribution):
     MIN_DEVIATION = 1e-3
 
     def __init__(self, low: Sequence[float], high: Sequence[float], initial_deviation: float = 1.0):
-        """
-        Args:
-          low: lower bounds of the K components of an action.
-          high: upper bounds.
-          initial_deviation: standard deviation at x = 0, which determines c; more than `MIN_DEVIATION`.
-        """
+        """Take the bounds of K components, and the deviation at x = 0, which is more than `MIN_DEVIATION`."""
         self._offset = math.log(math.expm1(initial_deviation - self.MIN_DEVIATION))  # c, by the inverse of softplus
         self._low, self._high = np.array(low, np.float32), np.array(high, np.float32)
         self._half = (self._high - self._low) / 2
@@ -261,10 +256,7 @@ class ClippedNormal(_ScaledNormal):
 def distribution_of(spec: ActionSpec, initial_deviation: float = 1.0, clipped: bool = False) -> ActionDistribution:
     """The action distribution for an action space.
 
-    Args:
-      spec: the action space.
-      initial_deviation: initial standard deviation of continuous actions; see `_ScaledNormal`.
-      clipped: whether continuous actions are clipped to their bounds instead of squashed.
+    Continuous actions are squashed or `clipped` to their bounds; for their initial deviation see `_ScaledNormal`.
     """
     if isinstance(spec, DiscreteSpec):
         return Categorical(spec.n)

@@ -28,17 +28,11 @@ def epsilon_greedy(q: Any, epsilon: Any, seed: Any, masked: bool = False) -> tf.
       epsilon: float [B]: the probability of a uniformly random legal action, which may happen to be the greedy one.
       seed: int32 [2]: the only source of randomness; the same seed gives the same actions with and without XLA.
       masked: whether `q` is the result of `masks.mask_illegal`, so that there may be illegal actions.
-
-    Raises:
-      ValueError: an argument has the wrong shape, or A is zero or unknown.
     """
     checks.check_rank("q", q, 2)
     shape = checks.static_shape(q)
     checks.check_shape("epsilon", epsilon, shape[:1])
     checks.check_shape("seed", seed, [2])
-    if not shape[1]:
-        raise ValueError(f"q must have a last axis of known length, at least 1, got shape {shape}")
-
     q, epsilon = tf.cast(q, tf.float32), tf.cast(epsilon, tf.float32)
     whether_seed, which_seed = randomness.split(seed, 2)
     explores = randomness.uniform(tf.shape(epsilon), whether_seed) < epsilon
@@ -67,14 +61,13 @@ def hold(before: Holding, reward: Any, allowed: Any, patience: int, seed: Any) -
     epsilon-z-greedy (arXiv:2006.01782). The first reward ends this.
 
     Args:
-      before: result of the previous step; zeros before the first.
+      before: the durations that the previous step returned; zeros before the first.
       reward: float [B]: reward of the previous action.
       allowed: bool [B]: whether the previous action may be taken again.
       patience: number of steps.
-      seed: int32 [2]: the only source of randomness; the same seed gives the same result with and without XLA.
+      seed: int32 [2]: as in `epsilon_greedy`.
 
-    Returns:
-      bool [B], and the durations after this step.
+    Returns bool [B], and the durations after this step.
     """
     unrewarded = tf.where(reward != 0.0, 0, before.unrewarded + 1)
     k = tf.cast(before.held, tf.float32)

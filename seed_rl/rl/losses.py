@@ -39,11 +39,6 @@ def standardise(x: Any, weights: Any) -> tf.Tensor:
 
 
 def baseline_loss(values: Any, targets: Any) -> tf.Tensor:
-    """mean((target_t - V(x_t))^2) / 2.
-
-    Args:
-      values: float [T, B]: V(x_t).
-      targets: float [T, B]: the regression targets, such as the `vs` of V-trace; no gradient flows through them.
-    """
+    """mean((target_t - V(x_t))^2) / 2 of values and targets, float [T, B]; no gradient flows through the targets."""
     values, targets = checks.float_arrays(2, values=values, targets=targets)
     return 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(targets) - values))

@@ -26,9 +26,6 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any) -> 
       v_t: float [T, B]: the value of the state that a_t led to.
       n: the number of rewards, at least 1; it may exceed T.
       last_t: bool [T, B]: whether an episode ends in the state in which a_t was taken.
-
-    Raises:
-      ValueError: an argument has the wrong shape, n is less than 1, or T is zero or unknown.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}")

@@ -50,13 +50,8 @@ class BootstrapTerms(NamedTuple):
 
 
 def double_q_terms(online_q: Any) -> BootstrapTerms:
-    """Terms of double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461): the online network's greedy policy.
-
-    Ties are broken in favour of the first action.
-
-    Args:
-      online_q: float [T, B, A].
-    """
+    """Terms of double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461): the greedy policy of the online network's
+    values, float [T, B, A]. Ties are broken in favour of the first action."""
     (online_q,) = checks.float_arrays(3, online_q=online_q)
     policy = tf.one_hot(tf.argmax(online_q, axis=-1, output_type=tf.int32), tf.shape(online_q)[-1])
     nothing = tf.zeros_like(policy[..., 0])
@@ -90,21 +85,14 @@ def n_step_td_errors(
 
         td_t = h(G_t(h^-1(v))) - q_tm1_t,  with h, h^-1 = transform.apply, transform.inverse
 
-    The action of row t, whose value is `q_tm1[t]`, leads to the reward, the discount and the state in row t of the
-    other arguments; see `n_step_returns`. The error is zero where an episode ends in the state in which it was taken.
+    It is zero where an episode ends in the state in which the action was taken.
 
     Args:
       q_tm1: float [T, B]: Q of the actions taken, as output by the online network (transformed); the only argument
         through which gradients flow.
-      r_t: float [T, B]: the untransformed rewards.
-      discount_t: float [T, B]: gamma, zero where the action ended the episode.
+      r_t, discount_t, n, last_t: as in `n_step_returns`; the rewards are not transformed.
       v_t: float [T, B]: values of the states reached, as output by the target network (transformed).
-      n: the number of rewards in a target, at least 1.
       transform: the scale of the networks' outputs.
-      last_t: bool [T, B]: whether an episode ends in the state in which the action was taken.
-
-    Raises:
-      ValueError: an argument has the wrong shape, n is less than 1, or T is zero or unknown.
     """
     q_tm1, r_t, discount_t, v_t = checks.float_arrays(2, q_tm1=q_tm1, r_t=r_t, discount_t=discount_t, v_t=v_t)
     target_tm1 = transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), n, last_t))
@@ -116,11 +104,8 @@ def quantile_huber_losses(quantiles: Any, targets: Any) -> tf.Tensor:
 
         sum_i mean_j |tau_i - (u_ij < 0)| L(u_ij),   u_ij = target_j - theta_i,   tau_i = (i + 1/2) / N,  i from 0
 
-    with L(u) = u^2 / 2 if |u| <= 1, else |u| - 1/2. A single quantile has half the Huber loss, L(u) / 2.
-
-    Args:
-      quantiles: float [T, B, N]: theta, estimates of the quantiles tau of the returns.
-      targets: float [T, B, N]: equally likely returns; no gradient flows through them.
+    with L(u) = u^2 / 2 if |u| <= 1, else |u| - 1/2. A single quantile has half the Huber loss, L(u) / 2. No gradient
+    flows through the targets, equally likely returns, float [T, B, N] like the estimates theta of the quantiles tau.
     """
     quantiles, targets = checks.float_arrays(3, quantiles=quantiles, targets=targets)
     count = quantiles.shape[2]
@@ -135,9 +120,7 @@ def quantile_huber_losses(quantiles: Any, targets: Any) -> tf.Tensor:
 def sequence_loss(losses: Any, importance_weights: Any) -> tf.Tensor:
     """mean_b(weight_b sum_t loss_tb), a float32 scalar: summed over steps, averaged over sequences.
 
-    Args:
-      losses: float [T, B]: the losses of steps, such as half the square of TD errors.
-      importance_weights: float [B], all one without prioritised replay; no gradient flows through them.
+    `losses` are those of steps, float [T, B]; no gradient flows through the weights, float [B].
     """
     (losses,) = checks.float_arrays(2, losses=losses)
     checks.check_shape("importance_weights", importance_weights, checks.static_shape(losses)[1:])
@@ -148,15 +131,8 @@ def sequence_loss(losses: Any, importance_weights: Any) -> tf.Tensor:
 def sequence_priorities(td_errors: Any, last_t: Any, eta: float = 0.9) -> tf.Tensor:
     """eta max_t |td_t| + (1 - eta) mean_t |td_t|, float32 [B]; no gradient flows through it.
 
-    The mean alone would hide a single surprising step in a long sequence (R2D2, ICLR 2019, section 2.3).
-
-    Args:
-      td_errors: float [T, B].
-      last_t: bool [T, B]: steps without a TD error, which the mean ignores.
-      eta: weight of the maximum.
-
-    Raises:
-      ValueError: an argument has the wrong shape, or T is zero or unknown.
+    The mean alone would hide a single surprising step in a long sequence (R2D2, ICLR 2019, section 2.3). It ignores
+    the steps without a TD error, `last_t`, bool [T, B].
     """
     (td_errors,) = checks.float_arrays(2, td_errors=td_errors)
     checks.static_length("td_errors", td_errors)

@@ -57,9 +57,6 @@ def vtrace(
       clip_rho: upper bound of the importance weights in the targets, None for no bound. It determines the policy whose
         value function v estimates.
       clip_pg_rho: upper bound of the importance weights of the advantages, None for no bound.
-
-    Raises:
-      ValueError: an argument has the wrong shape, or T is zero or unknown.
     """
     arrays = checks.float_arrays(2, log_rhos=log_rhos, discount_t=discount_t, r_t=r_t, values=values)
     log_rhos, discount_t, r_t, values = map(tf.stop_gradient, arrays)
@@ -91,7 +88,7 @@ def lambda_returns(
 
         G_t = r_t + gamma_t ((1 - lambda) V(x_{t+1}) + lambda G_{t+1})
 
-    They are V-trace's targets if the target policy acts. For arguments and errors, see `vtrace`.
+    They are V-trace's targets if the target policy acts. For arguments, see `vtrace`.
     """
     return vtrace(tf.zeros_like(r_t), discount_t, r_t, values, bootstrap_value, last_t=last_t, lambda_=lambda_).vs
 

@@ -31,7 +31,7 @@ from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import JoinedSource, Source, new_source
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import Sink
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.weights.checkpoints import name_variables

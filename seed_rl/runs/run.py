@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.foreign import shortened
+from seed_rl.foreign import short_repr
 from seed_rl.learner.actor_server import loading_server
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ACTORS, PROCESSES, THREADS, local_actors
@@ -70,7 +70,7 @@ class Run:
     def __post_init__(self) -> None:
         if not isinstance(self.experiment, Experiment):
             wanted = "an Experiment, such as load_experiment(['catch/vtrace'])"
-            raise TypeError(f"experiment must be {wanted}, got {shortened(self.experiment)}")
+            raise TypeError(f"experiment must be {wanted}, got {short_repr(self.experiment)}")
         self.logdir = os.fspath(self.logdir)  # callers may pass a pathlib.Path
         if not callable(self.actors) and self.actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {self.actors!r}")

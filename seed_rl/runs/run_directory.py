@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import differences_from_saved, save_config
-from seed_rl.foreign import enumerated, printable
+from seed_rl.foreign import enumeration, printable
 from seed_rl.system.files import explaining, locking, reason
 
 
@@ -28,7 +28,7 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
     """
     if found := differences_from_saved(experiment, logdir):
         remedy = "Choose another --logdir, or use that configuration to continue the run"
-        raise ConfigError(f"{name} holds a run with another configuration: {enumerated(found)}. {remedy}")
+        raise ConfigError(f"{name} holds a run with another configuration: {enumeration(found)}. {remedy}")
     _refuse_links(logdir)
     with contextlib.ExitStack() as cleanup:
         try:

@@ -13,7 +13,7 @@ from typing import IO
 
 import numpy as np
 
-from seed_rl.foreign import shortened
+from seed_rl.foreign import short_repr
 from seed_rl.system.files import explaining
 
 
@@ -61,7 +61,7 @@ class Archive(Mapping[str, np.ndarray]):
             shape, is_fortran, dtype = _HEADERS[np.lib.format.read_magic(content)](content)
             data = content.getbuffer()[content.tell() :]
             if dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != len(data):  # before it takes memory
-                raise BadArchive(f"{shortened(name)} is no array of numbers")
+                raise BadArchive(f"{short_repr(name)} is no array of numbers")
             return np.ndarray(shape, dtype, data, order="F" if is_fortran else "C").copy("K")
 
     def __iter__(self) -> Iterator[str]:

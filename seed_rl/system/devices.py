@@ -36,10 +36,10 @@ def native_dtype() -> tuple[str, str]:
     Rapids loses a third without AMX, which virtual machines may hide.
     """
     if not (found := accelerators()):
-        native, why = multiplies_bfloat16()
-        if native:
+        native, why = False, "the CPU has no bfloat16 instructions"
+        if multiplies_bfloat16():
             native = (rate := bfloat16_rate()) > 1.0
-            why += f", and multiplies bfloat16 {rate:.1f} times as fast as float32"
+            why = f"the CPU multiplies bfloat16 {rate:.1f} times as fast as float32"
     elif found[0].device_type == "TPU":
         native, why = True, "TPUs multiply bfloat16"
     else:

@@ -5,7 +5,6 @@ import math
 import os
 import pathlib
 import platform
-import re
 from importlib import metadata
 
 from seed_rl import __version__
@@ -48,7 +47,8 @@ def instructions(cpuinfo: str = _CPUINFO) -> list[str]:
 
 def cpu_description() -> str:
     """Return the name of the processor, its instruction sets, and how far oneDNN is allowed to use them."""
-    limit = f"; oneDNN up to {_limit()}" if _limit() else ""
+    newest = os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "")).upper()
+    limit = f"; oneDNN up to {newest}" if newest else ""
     return f"{processor()} ({', '.join(instructions())}{limit})"
 
 
@@ -58,21 +58,9 @@ def uses_onednn() -> bool:
     return os.environ.get(name, ENVIRONMENT[name]).lower() in ("1", "true")
 
 
-def multiplies_bfloat16(cpuinfo: str = _CPUINFO) -> tuple[bool, str]:
-    """Return whether the processor multiplies bfloat16 natively, rather than in emulation, and why."""
-    native, limit = [name for name in instructions(cpuinfo) if name in _BFLOAT16], _limit()
-    if not native:
-        return False, "the CPU has no bfloat16 instructions"
-    if not uses_onednn():
-        return False, "without oneDNN (TF_ENABLE_ONEDNN_OPTS), the CPU's bfloat16 instructions are not used"
-    if limit not in ("", "ALL", "DEFAULT") and not re.search("BF16|FP16|AMX|AVX10", limit):
-        return False, f"ONEDNN_MAX_CPU_ISA={limit} excludes the CPU's bfloat16 instructions"
-    return True, f"the CPU has {native[-1]}"
-
-
-def _limit() -> str:
-    """Return the newest instruction set that oneDNN may use, by its name there; "" if there is no limit."""
-    return os.environ.get("ONEDNN_MAX_CPU_ISA", os.environ.get("DNNL_MAX_CPU_ISA", "")).upper()
+def multiplies_bfloat16(cpuinfo: str = _CPUINFO) -> bool:
+    """Whether the processor has instructions for products of bfloat16; it emulates them otherwise."""
+    return not set(_BFLOAT16).isdisjoint(instructions(cpuinfo))
 
 
 def _field(cpuinfo: str, name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from seed_rl.errors import UsageError
-from seed_rl.foreign import described
+from seed_rl.foreign import description_of
 
 ENVIRONMENT = {
     # TensorFlow's default is oneDNN only on CPUs with AVX-512 VNNI, BF16 or AMX. Elsewhere, too, it halves an update.
@@ -69,7 +69,7 @@ def load_tensorflow() -> Any:
     except Exception as error:  # broken dependencies may raise anything
         if getattr(error, "name", None) == "tensorflow":
             raise
-        raise CannotLoad(f"TensorFlow can't be loaded: {described(error)}; `seed_rl doctor` examines more") from error
+        raise CannotLoad(f"TensorFlow can't be loaded: {description_of(error)}; `seed_rl doctor` says more") from error
     if (backend := keras.backend.backend()) != "tensorflow":
         raise CannotLoad(f"Keras was imported before with backend {backend}, and needs tensorflow here")
     if (kind := keras.config.floatx()) != "float32":

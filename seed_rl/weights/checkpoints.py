@@ -16,7 +16,7 @@ import numpy as np
 
 from seed_rl.errors import UsageError
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.foreign import json_object, number, open_file, shortened
+from seed_rl.foreign import json_object, number, open_file, short_repr
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, explaining, files_in
@@ -191,7 +191,7 @@ def check(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: 
     """Raise CheckpointError if arrays don't have the names, shapes and kinds of numbers of the variables."""
     if set(variables) != set(arrays):
         missing, extra = sorted(set(variables) - set(arrays)), sorted(set(arrays) - set(variables))
-        raise CheckpointError(f"{path} is of another agent: it lacks {shortened(missing)} and has {shortened(extra)}")
+        raise CheckpointError(f"{path} is of another agent: it lacks {short_repr(missing)} and has {short_repr(extra)}")
     for name, variable in variables.items():
         if not np.can_cast(arrays[name].dtype, variable.dtype, "same_kind"):
             raise CheckpointError(f"{path}: {name} holds {arrays[name].dtype}, needed is {variable.dtype}")

@@ -10,7 +10,7 @@ import numpy as np
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import saved_settings
-from seed_rl.foreign import shortened
+from seed_rl.foreign import short_repr
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 from seed_rl.weights.policy_sources import opening
@@ -29,7 +29,7 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     logdir, kind, (path, arrays, state) = _read(experiment.init_from)
     own = type(experiment.agent).__name__
     if kind != own:
-        raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {shortened(kind)}, expected {own}")
+        raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {short_repr(kind)}, expected {own}")
     weights = checkpoints.weights_in(arrays)
     variables = checkpoints.variables_for(agent, weights)
     if variables.keys() != weights.keys():

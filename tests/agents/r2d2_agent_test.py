@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.agent import Behaviour
-from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
+from seed_rl.agents.r2d2.agent import Behaviour, priorities_of, r2d2_loss, td_errors
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec

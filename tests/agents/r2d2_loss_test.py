@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.loss import r2d2_loss
+from seed_rl.agents.r2d2.agent import r2d2_loss
 from seed_rl.types import EnvOutput
 
 NUM_ACTIONS = 4

@@ -1,5 +1,6 @@
 """The suite `mujoco`: what reaches the simulator, and what it draws."""
 
+import json
 from contextlib import closing
 
 import numpy as np
@@ -9,9 +10,9 @@ from seed_rl.envs.elsewhere import watch_elsewhere
 from seed_rl.envs.mujoco import MuJoCo
 
 
-def test_settings_reach_the_simulator(make):
-    def reward(**settings):
-        env = make(MuJoCo(task="HalfCheetah", reset_noise_scale=0.0, **settings), 1)
+def test_options_reach_the_simulator(make):
+    def reward(**options):
+        env = make(MuJoCo(options=json.dumps({"reset_noise_scale": 0.0, **options})), 1)
         env.reset(seed=1)
         return env.step(np.ones((1, 6), np.float32))[1][0]
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from seed_rl.agents.actor_critic.agent import Behaviour
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
+from seed_rl.agents.r2d2.agent import priorities_of, r2d2_loss, td_errors
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.buffers.samplers import PrioritizedSampler
 from seed_rl.experiment.optimizer import Optimizer

@@ -1,7 +1,6 @@
 """The ladder of epsilons, epsilon-greedy actions and held actions against closed-form frequencies."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from seed_rl.rl.exploration import Holding, epsilon_greedy, epsilon_ladder, hold
@@ -41,11 +40,6 @@ def test_the_seed_alone_decides_eagerly_and_compiled_by_xla():
     np.testing.assert_array_equal(compiled, epsilon_greedy(q, epsilon, seed))
     for other in ([5, 7], [6, 6]):
         assert np.any(compiled != epsilon_greedy(q, epsilon, tf.constant(other)))
-
-
-def test_there_must_be_an_action():
-    with pytest.raises(ValueError, match="q must have a last axis of known length, at least 1"):
-        epsilon_greedy(np.zeros((3, 0)), np.zeros(3), [0, 0])
 
 
 HOLDS = [tf.function(hold, jit_compile=compiled) for compiled in (False, True)]

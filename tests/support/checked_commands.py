@@ -18,8 +18,8 @@ import types
 from typing import NamedTuple
 
 from seed_rl.cli import main as command_line
-from seed_rl.cli.command import Command
 from seed_rl.cli.commands.experiment import load
+from seed_rl.cli.flags import Command
 
 QUICK = ("configs", "envs")
 """Commands that are carried out."""

@@ -230,8 +230,8 @@ def many(num_envs, mode, **options):
 class Five(VectorEnv):
     """Episodes of five steps, the last with a reward of 1; it doesn't say that it begins the next one at once."""
 
-    def __init__(self, num_envs, metadata=None):
-        self.num_envs, self.metadata = num_envs, metadata or {}
+    def __init__(self, num_envs):
+        self.num_envs, self.metadata = num_envs, {}
         self.single_observation_space, self.single_action_space = spaces.Box(0, 4, (1,)), spaces.Discrete(2)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -256,9 +256,5 @@ gymnasium.register("Masked-v0", Masked)
 gymnasium.register("MaskedElsewhere-v0", MaskedElsewhere)
 gymnasium.register("Workshop-v0", Workshop)
 gymnasium.register("Five-v0", vector_entry_point=Five)
-gymnasium.register(
-    "FiveDeclared-v0",
-    vector_entry_point=functools.partial(Five, metadata={"autoreset_mode": AutoresetMode.SAME_STEP}),
-)
 for name, mode in MODES.items():
     gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))

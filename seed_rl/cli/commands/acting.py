@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from seed_rl.actor.loop import Actor
 from seed_rl.cli import flags
-from seed_rl.cli.command import command
+from seed_rl.cli.flags import command
 from seed_rl.system.signals import signals, stop_with_parent
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
@@ -27,11 +27,7 @@ _POLL_SECONDS = 0.1
     flags.integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
     flags.string("run_id", "", "The learner's name for this actor; default: a random one."),
     flags.IMPORT_MODULE,
-    flags.boolean(
-        "share_memory",
-        True,
-        "Pass steps to a learner on this machine through shared memory; --noshare_memory sends them over the network.",
-    ),
+    flags.boolean("share_memory", True, "Pass steps to a learner on this machine through shared memory."),
     flags.EXIT_WITH_PARENT,
 )
 def actor(values: flags.FlagValues) -> int:

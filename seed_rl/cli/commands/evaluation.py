@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, usable_run
+from seed_rl.cli.flags import command
 from seed_rl.errors import Failure, UsageError
 from seed_rl.system.files import explaining
 from seed_rl.system.signals import Stop, signals
@@ -30,17 +30,14 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
         raise UsageError("give either log directories, possibly with --checkpoint=best, or --logdir and --checkpoint")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")
-    evaluations, names = [], list[str]()
+    evaluations = []
     with signals() as stopped:
         for place in places or [place_of(values)]:
             if stopped.is_set():
                 break
             name = "evaluation.json"
             if len(places) > 1 and not os.path.isdir(place):
-                stem = re.sub("[/:]+", "-", place.removesuffix(".tar")).strip("-.")
-                names.append(stem)
-                again = f"-{number}" if (number := names.count(stem)) > 1 else ""
-                name = f"{stem}{again}.{name}"
+                name = f"{re.sub('[/:]+', '-', place.removesuffix('.tar')).strip('-.')}.{name}"
             evaluations.append(_evaluate(values, place, name, stopped))
     if stopped.is_set():
         return stopped.exit_code

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import check_outputs, command
+from seed_rl.cli.flags import check_outputs, command
 from seed_rl.envs import elsewhere, registry
 from seed_rl.envs.show import show_observations
 from seed_rl.errors import Failure, UsageError

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import check_outputs
+from seed_rl.cli.flags import check_outputs
 from seed_rl.errors import UsageError
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints

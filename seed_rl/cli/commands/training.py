@@ -7,9 +7,9 @@ import threading
 from collections.abc import Mapping
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import command, run_options
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load_or_continue, logdir_of
 from seed_rl.cli.display import RunDisplay
+from seed_rl.cli.flags import command, run_options
 from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.metrics import settled_return
@@ -59,10 +59,7 @@ def train(values: flags.FlagValues, *files: str) -> int:
     EXPERIMENT,
     _RUN,
     flags.SECURITY,
-    flags.group(
-        "several machines",
-        flags.string("server_address", flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
-    ),
+    flags.group("several machines", flags.string("server_address", flags.DEFAULT_TCP_ADDRESS, "Address for actors.")),
     arguments=FILES,
 )
 def learner(values: flags.FlagValues, *files: str) -> int:

@@ -5,8 +5,8 @@ import os
 import sys
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import RunOption, command
 from seed_rl.cli.commands.policies import ACTING, HERE, POLICY, acting, place_of, usable_run
+from seed_rl.cli.flags import RunOption, command
 from seed_rl.errors import UsageError
 from seed_rl.extras.films.during_training import film_every
 from seed_rl.runs.run import Run

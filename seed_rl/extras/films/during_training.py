@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seed_rl.experiment.saved_config import modules_needed
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import Sink
 from seed_rl.runs.run import Run
 from seed_rl.system import children
 from seed_rl.system.files import PARTIAL, reason

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import RunOption
+from seed_rl.cli.flags import RunOption
 from seed_rl.errors import UsageError
 from seed_rl.extras.hosts.hosts import Hosts, meet
 from seed_rl.runs.run import Run

@@ -16,7 +16,7 @@ from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import POLL_SECONDS, Batch, ReplaySource, Source
 from seed_rl.learner.train_step import TrainStep, UpdateResult
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import Sink
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.runs.assembly import Assembly, Parts
 from seed_rl.types import Unroll

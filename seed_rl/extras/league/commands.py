@@ -5,7 +5,7 @@ import importlib.util
 import os
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import command
+from seed_rl.cli.flags import command
 from seed_rl.errors import UsageError
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals

@@ -15,7 +15,7 @@ from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.envs.vector.steps import Act, random_policy
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
-from seed_rl.foreign import described
+from seed_rl.foreign import description_of
 from seed_rl.reporting.text import columns
 from seed_rl.specs import EnvSpec
 from seed_rl.system.signals import Stop
@@ -61,7 +61,7 @@ def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool 
         try:
             return cast(Act, getattr(importlib.import_module(module), function)(spec, seed))
         except Exception as error:
-            raise NoPolicy(f"the player {name} can't be made: {described(error)}") from error
+            raise NoPolicy(f"the player {name} can't be made: {description_of(error)}") from error
     logdir, _, checkpoint = name.partition("@")
     policy = load_policy(logdir, checkpoint or None, greedy, seed)
     if policy.env_spec != spec:

@@ -12,7 +12,7 @@ import numpy as np
 
 from seed_rl.extras.league.act_step import LeagueActStep
 from seed_rl.extras.league.settings import NEWEST, PRIORITIZED, League
-from seed_rl.foreign import shortened
+from seed_rl.foreign import short_repr
 from seed_rl.system.files import Outage, complete_or_absent
 from seed_rl.weights import checkpoints
 
@@ -59,7 +59,7 @@ class Pool:
         every = int(state["every_updates"])
         results = {int(member): (int(games), float(total)) for member, games, total in state["results"]}
         if every < 1 or not all(member >= 0 and 0 <= total <= games for member, (games, total) in results.items()):
-            raise ValueError(f"expected an interval, members and results, got {shortened(state)}")
+            raise ValueError(f"expected an interval, members and results, got {short_repr(state)}")
         self._every = every
         self._results = {member: own for member, own in results.items() if os.path.exists(self.path(member))}
         if gone := sorted(results.keys() - self._results.keys()):

@@ -1,8 +1,8 @@
 """The command that plans a training."""
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import command
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load
+from seed_rl.cli.flags import command
 from seed_rl.errors import UsageError
 from seed_rl.experiment import ConfigError
 from seed_rl.system.native_output import load_tensorflow

@@ -15,7 +15,7 @@ import ray
 from ray.util.metrics import Gauge
 
 from seed_rl.errors import Failure
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import Sink
 from seed_rl.transport.address import AddressError, parse_address
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import RUN_OPTIONS, RunOption
+from seed_rl.cli.flags import RUN_OPTIONS, RunOption
 from seed_rl.errors import UsageError
 from seed_rl.runs.local_actors import ELSEWHERE
 from seed_rl.runs.run import Run

@@ -20,7 +20,7 @@ from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating.file import JournalError
 from seed_rl.extras.repeating.replay import Progress, replay, updates_behind
 from seed_rl.extras.repeating.segments import Differs
-from seed_rl.foreign import enumerated, open_file, read_json_object, shortened
+from seed_rl.foreign import enumeration, open_file, read_json_object, short_repr
 from seed_rl.settings import without_places
 from seed_rl.system.files import complete_or_absent, explaining
 from seed_rl.weights import checkpoints, policy_sources
@@ -67,7 +67,7 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
         end = _complete(logdir, place)
         for segment in segments.load(os.path.join(logdir, file.NAME)):
             if changed := differences(saved, segment.start["settings"]):
-                what = enumerated(changed)
+                what = enumeration(changed)
                 raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {what}")
         for progress in replay(logdir, temporary, until=until):
             yield progress
@@ -103,7 +103,7 @@ def _complete(logdir: str, policy: str) -> int:
         raise JournalError(f"{logdir} has a checkpoint of update {updates}, but its journal ends at {end}")
     for segment in journal:
         if init_from := segment.start["settings"].get("init_from"):
-            raise JournalError(f"{logdir} began with the weights of {shortened(init_from)}, which others don't have")
+            raise JournalError(f"{logdir} began with the weights of {short_repr(init_from)}, which others don't have")
     return updates
 
 
@@ -128,7 +128,7 @@ def _unpack(path: str, logdir: str) -> None:
             entry = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
             odd = entry.name in hashes or entry.type != tarfile.REGTYPE or not 0 <= entry.size <= size
             if odd or entry.name not in (*_FILES, _MANIFEST):
-                raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
+                raise JournalError(f"{path} has an unexpected entry {short_repr(entry.name)}")
             hashes[entry.name] = _copy(file, entry.size, os.path.join(logdir, entry.name))
             file.seek(-entry.size % tarfile.BLOCKSIZE, os.SEEK_CUR)
         if not hashes.pop(_MANIFEST, ""):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import RunOption, check_outputs, command
+from seed_rl.cli.flags import RunOption, check_outputs, command
 from seed_rl.errors import Failure, UsageError
 from seed_rl.extras.repeating import bundle as bundles
 from seed_rl.extras.repeating import file, segments

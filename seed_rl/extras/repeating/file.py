@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from seed_rl.errors import Failure
-from seed_rl.foreign import open_file, shortened
+from seed_rl.foreign import open_file, short_repr
 from seed_rl.system.files import explaining
 
 NAME = "journal.gz"  # name of the file in a log directory
@@ -121,6 +121,6 @@ def _chunks(file: IO[bytes], path: str) -> Iterator[tuple[int, str, str]]:
             return
         if head != f"chunk {number} {link}".rstrip():
             expected = f"where chunk {number} after {link or 'nothing'} was expected"
-            raise JournalError(f"{path} has {shortened(head)} {expected}: a chunk is missing or changed")
+            raise JournalError(f"{path} has {short_repr(head)} {expected}: a chunk is missing or changed")
         number, link = number + 1, own.hexdigest()[:16]
         yield end, link, content

@@ -23,7 +23,7 @@ from seed_rl.extras.repeating.orders import Replayed
 from seed_rl.extras.repeating.recording import deterministic
 from seed_rl.extras.repeating.segments import Segment
 from seed_rl.foreign import number as checked_number
-from seed_rl.foreign import shortened
+from seed_rl.foreign import short_repr
 from seed_rl.runs.fleet import ActorEnd
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.runs.run import Run
@@ -64,7 +64,7 @@ def replay(
     """
     parts = todo(os.path.join(logdir, file.NAME), begin, until)
     if (named := parts[0].start["settings"].get("init_from")) and not (begin or init_from):
-        raise JournalError(f"{logdir} began with the weights of {shortened(named)}: give them as --init_from")
+        raise JournalError(f"{logdir} began with the weights of {short_repr(named)}: give them as --init_from")
     end = parts[-1].end[0] if until is None else min(until, parts[-1].end[0])
     if begin:
         _copy(begin, directory)
@@ -143,7 +143,7 @@ def _check(segment: Segment, path: str) -> None:
     env, most, actors = experiment.env, experiment.actors.num_envs, segment.most_actors
     there, here = segment.start["versions"], versions()
     if there.get("seed_rl") != here["seed_rl"]:  # the digests will say whether its code computes the same
-        _log.warning("recorded by seed_rl %s, replayed by %s", shortened(there.get("seed_rl")), here["seed_rl"])
+        _log.warning("recorded by seed_rl %s, replayed by %s", short_repr(there.get("seed_rl")), here["seed_rl"])
     own = " ".join([*env.packages, *env.packages.values(), *env.modules])  # names of modules, and how to install them
     needed = {"python", "tensorflow", "keras", "numpy", "gymnasium"}
     needed.update(re.findall(r"[\w-]+", own.lower().replace("_", "-")))
@@ -159,7 +159,7 @@ def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -
     """Raise a JournalError that names the difference if what was recorded of a machine is not the same here."""
     for name, recorded in there.items():
         if recorded != (found := here.get(name, "missing")):
-            what = f"{shortened(name)} was {shortened(recorded)}, here it is {shortened(found)}"
+            what = f"{short_repr(name)} was {short_repr(recorded)}, here it is {short_repr(found)}"
             raise JournalError(f"{path} can't be replayed here: {what}")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from seed_rl.errors import Failure
 from seed_rl.extras.repeating.file import JournalError, read
-from seed_rl.foreign import enumerated, json_object, shortened
+from seed_rl.foreign import enumeration, json_object, short_repr
 from seed_rl.specs import GroupLease
 
 WEIGHTS = ()  # takes the place of a batch where acting gets new weights
@@ -60,7 +60,7 @@ class Segment:
         sizes = {len(group.env_ids) for group in groups}
         numbers = [*ids, *(group.seed for group in groups)]
         if len(sizes) != 1 or 0 in sizes or len(set(ids)) < len(ids) or not all(0 <= n < 2**31 for n in numbers):
-            raise ValueError(f"expected groups of one size, and numbers from 0 to 2^31 - 1, got {shortened(groups)}")
+            raise ValueError(f"expected groups of one size, and numbers from 0 to 2^31 - 1, got {short_repr(groups)}")
         self.owners += [len(self.joins)] * len(groups)
         self.joins.append(groups)
         self.groups += groups
@@ -104,7 +104,7 @@ def load(path: str) -> list[Segment]:
         except MemoryError:
             raise
         except Exception as error:
-            raise JournalError(f"line {number} of {path} is not understood: {shortened(error)}") from error
+            raise JournalError(f"line {number} of {path} is not understood: {short_repr(error)}") from error
     for segment, following in itertools.pairwise(segments):
         segment.end = (following.begin, following.start["frames"])
     last = segments[-1]
@@ -143,8 +143,8 @@ def difference(first: Sequence[Segment], second: Sequence[Segment]) -> str:
             parted = [*_parted(one, other)]
         if parted:
             updates, what = min(parted)
-            return enumerated([f"after {updates} updates, {what}", *notes], _MOST_NOTES)
-    return enumerated(["all of it is equal", *notes], _MOST_NOTES) if notes else ""
+            return enumeration([f"after {updates} updates, {what}", *notes], _MOST_NOTES)
+    return enumeration(["all of it is equal", *notes], _MOST_NOTES) if notes else ""
 
 
 def _add(segments: list[Segment], line: str) -> None:
@@ -162,10 +162,10 @@ def _add(segments: list[Segment], line: str) -> None:
     elif word == "digest":
         updates, _, values = rest.partition(" ")
         if not _DIGEST.fullmatch(values):
-            raise ValueError(f"expected digests, got {shortened(values)}")
+            raise ValueError(f"expected digests, got {short_repr(values)}")
         segment.digests[int(updates)] = values
     else:
-        raise ValueError(shortened(line))
+        raise ValueError(short_repr(line))
 
 
 @functools.lru_cache(2**14)
@@ -173,7 +173,7 @@ def _batch(text: str) -> tuple[int, ...]:
     """Parse the device of a batch and the numbers of its groups."""
     device, *numbers = map(int, text.split())
     if not 0 <= device < _MOST_DEVICES or min(numbers) < 0 or len(set(numbers)) < len(numbers):
-        raise ValueError(f"expected a device below {_MOST_DEVICES} and different groups, got {shortened(text)}")
+        raise ValueError(f"expected a device below {_MOST_DEVICES} and different groups, got {short_repr(text)}")
     return device, *numbers
 
 
@@ -185,7 +185,7 @@ def _start(start: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"updates, frames and threads are {numbers}")
     kinds = {dict: (start["settings"], start["versions"]), list: (names,), str: (machine["processor"], *names)}
     if wrong := [value for kind, values in kinds.items() for value in values if type(value) is not kind]:
-        raise TypeError(f"expected settings, versions, names of variables and a processor, got {shortened(wrong[0])}")
+        raise TypeError(f"expected settings, versions, names of variables and a processor, got {short_repr(wrong[0])}")
     return start
 
 
@@ -203,7 +203,7 @@ def _parted(one: Segment, other: Segment) -> Iterator[tuple[int, str]]:
         updates, names = one.begin - 1, dict[Any, str]({None: "the end", WEIGHTS: "new weights"})
         for turns in itertools.zip_longest(one.turns(device), other.turns(device)):
             if turns[0] != turns[1]:
-                groups = [shortened(names.get(turn, turn)) for turn in turns]
+                groups = [short_repr(names.get(turn, turn)) for turn in turns]
                 yield max(0, updates), f"inference batches are of the groups {groups[0]} and {groups[1]}"
                 break
             updates += turns[0] == WEIGHTS
@@ -217,4 +217,6 @@ def _changed(*starts: Mapping[str, Any]) -> list[str]:
     parts = ("settings", "versions", "machine")
     one, other = ({f"{part} {name}": start[part][name] for part in parts for name in start[part]} for start in starts)
     names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    return [f"{name[:_MOST_LETTERS]} is {shortened(one.get(name))} and {shortened(other.get(name))}" for name in names]
+    return [
+        f"{name[:_MOST_LETTERS]} is {short_repr(one.get(name))} and {short_repr(other.get(name))}" for name in names
+    ]

@@ -5,8 +5,8 @@ import os
 import time
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import CHOOSING, POLICY, place_of, usable_run
+from seed_rl.cli.flags import command
 from seed_rl.reporting.text import quantity
 from seed_rl.system.signals import signals
 

@@ -3,8 +3,8 @@
 import importlib.util
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import command
 from seed_rl.cli.commands.policies import CHOOSING, HERE, POLICY, place_of, usable_run
+from seed_rl.cli.flags import command
 from seed_rl.errors import UsageError
 from seed_rl.system.files import explaining
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-from seed_rl.foreign import shortened
+from seed_rl.foreign import short_repr
 from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system.files import PARTIAL, Outage, explaining, files_in, locking, reason
 
@@ -146,7 +146,7 @@ def _newest_checkpoint(names: Iterable[str]) -> str:
 def relative_name(name: str) -> str:
     """Return a file name, after checking that it does not lead out of its directory."""
     if re.search(r"(^|/)\.{0,2}(/|$)|\0", name):
-        raise ValueError(f"expected a file name inside of the directory, got {shortened(name)}")
+        raise ValueError(f"expected a file name inside of the directory, got {short_repr(name)}")
     return name
 
 

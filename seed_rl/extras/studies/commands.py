@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import command
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load, logdir_of
+from seed_rl.cli.flags import command
 from seed_rl.errors import UsageError
 from seed_rl.system.signals import signals
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from seed_rl.experiment import ConfigError
 from seed_rl.extras.studies.runs import Run, Trial, train_all
-from seed_rl.foreign import shortened
+from seed_rl.foreign import short_repr
 from seed_rl.reporting.text import columns, duration, short
 from seed_rl.settings import whole_number
 from seed_rl.system.files import explaining
@@ -84,7 +84,7 @@ _REACHED = {
 
 def seeds_of(texts: Sequence[str]) -> list[int]:
     """Parse `--seeds`, or raise a ConfigError: one number n means seeds 1 to n, several are the seeds themselves."""
-    with explaining(ConfigError, f"--seeds must be whole numbers, got {shortened(','.join(texts))}", ValueError):
+    with explaining(ConfigError, f"--seeds must be whole numbers, got {short_repr(','.join(texts))}", ValueError):
         given = [whole_number(text) for text in texts]
     if len(given) < 2 and not 1 <= sum(given) <= _MOST_RUNS:
         raise ConfigError(f"--seeds must be 1 to {_MOST_RUNS:,} runs, or a list of seeds, got {sum(given)}")
