@@ -66,10 +66,8 @@ class AgentConfig(Settings):
         """Build the agent, by default an `agent_class` of these settings and the first two arguments.
 
         Ids below `num_training_envs`, which may be 0, belong to training environments, the others to evaluation.
-        Keras's initializers draw the weights from `seed`; see `seeding`.
-
-        Raises:
-          CannotAct: the agent does not support such environments.
+        Keras's initializers draw the weights from `seed`; see `seeding`. Raises CannotAct if the agent does not support
+        such environments.
         """
         if ":" not in getattr(self, "agent_class", ""):
             raise TypeError(f"{type(self).__name__} needs agent_class = 'module:Class', or its own method build")

@@ -99,9 +99,7 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
 def make_elsewhere(config: EnvConfig, num_envs: int) -> VectorEnv:
     """Build environments in another process, or in this one if their config is only defined here.
 
-    Raises:
-      CannotBuild: they can't be built.
-      EnvironmentFailed: the process ended.
+    Raises CannotBuild if they can't be built, and EnvironmentFailed if the process ended.
     """
     try:
         return _Elsewhere(config.title, config.make, num_envs)

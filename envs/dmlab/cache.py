@@ -24,10 +24,9 @@ class LevelCache:
     """
 
     def __init__(self, place: str):
-        """`place` is a directory, or a URL for fsspec such as `gs://bucket/levels`; it grows without bound.
+        """`place` is a directory, which grows without bound, or a URL for fsspec such as `gs://bucket/levels`.
 
-        Raises:
-          CannotBuild: fsspec, or its package for this kind of URL, is missing, or the kind of URL is unknown.
+        Raises CannotBuild if fsspec, or its package for this kind of URL, is missing, or the kind of URL is unknown.
         """
         self._store: Any = None
         self._place = os.path.expanduser(place)

@@ -27,8 +27,7 @@ class WorkersVectorEnv(AsyncVectorEnv):
     def __init__(self, makers: Sequence[Callable[[], gymnasium.Env]], name: str):
         """`makers` are picklable, and the spaces of all that they make equal; messages call the environments `name`.
 
-        Raises:
-          EnvironmentFailed: a process ended; errors of the first maker are raised as they are.
+        If a process ends, EnvironmentFailed is raised, but errors of the first maker as they are.
         """
         self._name = name
         made: Any = [functools.partial(_make_unaware_of_ctrl_c, os.getpid(), make) for make in makers]

@@ -104,11 +104,8 @@ def command(example: str, *flags: Flag, arguments: str = "") -> Callable[[Callab
 
 
 def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: bool = False) -> None:
-    """Check, before the work, that the files (or directories) given by `--output` can be written.
-
-    Raises:
-      UsageError: one can't, or exists (a directory: with something in it) although it must not.
-    """
+    """Raise UsageError, before the work, if a file (or directory) given by `--output` can't be written, or if it exists
+    (a directory: with something in it) although it must not."""
     for path in paths:
         parent, exists = os.path.dirname(path.rstrip("/") if directories else path) or ".", os.path.exists(path)
         if not os.path.isdir(parent):

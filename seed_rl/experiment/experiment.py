@@ -229,8 +229,7 @@ class Experiment(Settings):
     def build_agent(self, for_evaluation: bool = False) -> Agent:
         """Build the agent for these environments; all are for evaluation, or some as in `actors`. Imports TensorFlow.
 
-        Raises:
-          CannotAct, CannotBuild: the agent doesn't support these environments; as in `env_spec`.
+        Raises CannotAct if the agent doesn't support them, and CannotBuild as `env_spec` does.
         """
         training = 0 if for_evaluation else self.actors.num_training_envs
         return self.agent.for_device().build(self.env_spec(), training, self.seed)

@@ -80,8 +80,7 @@ _IMPORT = re.compile(rf"^import ({'|'.join(map(re.escape, MOVED))})\b", re.MULTI
 def without_gone(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Return the settings in a `config.json`, or a record like it, without those that are gone.
 
-    Raises:
-      ConfigError: one of them had an effect that nothing has today.
+    Raises ConfigError if one of them had an effect that nothing has today.
     """
     found, left_out = dict(settings), []
     for name, value in settings.items():
@@ -96,11 +95,7 @@ def without_gone(settings: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def without_gone_in_text(text: str, place: str) -> str:
-    """Return the text of a gin file without bindings that are gone, and with classes imported from where they are.
-
-    Raises:
-      ConfigError: as `without_gone`.
-    """
+    """Do the same with the text of a gin file, whose classes are then imported from where they are today."""
     text, left_out, end = _IMPORT.sub(lambda match: f"import {MOVED[match[1]]}", text), [], 0
     while match := _NAMED.search(text, end):
         setting, (value, end) = match[1], _value_at(text, match.end())

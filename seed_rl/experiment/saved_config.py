@@ -30,9 +30,7 @@ CHOSEN = ".chosen"
 def saved_settings(logdir: str) -> dict[str, Any]:
     """Read all settings of a run as JSON values by dotted name.
 
-    Raises:
-      FileNotFoundError: `logdir` is not the log directory of a run.
-      ConfigError: `config.json` can't be read.
+    Raises FileNotFoundError if it is not the log directory of a run, and ConfigError if `config.json` can't be read.
     """
     path = os.path.join(logdir, SAVED)
     try:

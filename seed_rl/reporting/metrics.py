@@ -125,10 +125,9 @@ class MetricsFile(RecordFile, Sink):
 
 
 def read(logdir: StrPath) -> list[dict[str, float]]:
-    """Read the rows in a run's log directory, skipping damaged lines and an incomplete last line, left by a killed run.
+    """Read the rows in a run's log directory, or raise FileNotFoundError if there are none.
 
-    Raises:
-      FileNotFoundError: the run has no rows.
+    Damaged lines are skipped, and an incomplete last line, left by a killed run.
     """
     place = os.path.join(logdir, FILE)
     with open_file(place) as file:

@@ -30,11 +30,8 @@ def check_shape(name: str, tensor: Any, expected: Sequence[int | None]) -> None:
 
 
 def float_arrays(rank: int, **arrays: Any) -> list[tf.Tensor]:
-    """The arrays as float32. Unequal shapes would broadcast silently, so they raise.
-
-    Raises:
-      ValueError: the first array does not have `rank` axes, or another array has a different shape.
-    """
+    """The arrays as float32; ValueError if the first does not have `rank` axes, or another has a different shape and
+    would be broadcast silently."""
     first, *others = arrays
     check_rank(first, arrays[first], rank)
     for name in others:

@@ -40,8 +40,7 @@ def writing(file: IO[bytes]) -> Iterator[Callable[[str, np.ndarray], None]]:
 class Archive(Mapping[str, np.ndarray]):
     """The arrays of an archive by name, each read when it is asked for, from the file, which must still be open.
 
-    Raises:
-      BadArchive: it is none, or damaged, also on access to an array.
+    An archive that is none or damaged raises BadArchive, also on access to an array.
     """
 
     def __init__(self, file: IO[bytes]):

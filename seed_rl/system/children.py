@@ -34,10 +34,7 @@ def seed_rl(*arguments: str) -> list[str]:
 def start_logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Popen[bytes]:
     """Start a command in a new session, which Ctrl-C doesn't reach, its output in a file, appended or (`wb`) alone.
 
-    Its standard input is an empty pipe that closes when this process ends.
-
-    Raises:
-      OSError: the command can't be started.
+    Its standard input is an empty pipe that closes when this process ends. Raises OSError if it can't be started.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, mode) as log:

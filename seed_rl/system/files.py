@@ -68,10 +68,9 @@ def files_in(directory: str) -> list[str]:
 
 @contextlib.contextmanager
 def locking(path: str) -> Iterator[None]:
-    """Hold an exclusive lock on a file, which is created if necessary; the lock ends with this process.
+    """Hold an exclusive lock on a file, which is created if necessary, at most until this process ends.
 
-    Raises:
-      BlockingIOError: another process holds it.
+    Raises BlockingIOError if another process holds it.
     """
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

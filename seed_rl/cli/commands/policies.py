@@ -50,10 +50,8 @@ def usable_run(
     """Load TensorFlow and yield the log directory of the policy at a place, and output paths.
 
     These come from `--output`, or else are files (or directories) called `names` in the log directory, or in the
-    working directory if `place` isn't one on this machine. Only the latter may exist without `--overwrite`.
-
-    Raises:
-      UsageError, ConfigError, CheckpointError: a flag or the policy is unusable.
+    working directory if `place` isn't one on this machine. Only the latter may exist without `--overwrite`. A flag or
+    policy that is unusable raises a UsageError.
     """
     given = values.output if "output" in values else None
     given = [given] if isinstance(given, str) else given
