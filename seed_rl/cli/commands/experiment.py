@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from seed_rl.cli import flags
 from seed_rl.errors import UsageError
-from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
+from seed_rl.experiment import Experiment, config_files, saved_config
 
 EXPERIMENT = flags.group(
     "the experiment",
@@ -25,12 +25,7 @@ FILES = "gin files, like --gin_file."
 
 
 def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
-    """Put positional arguments, which must be gin files, in front of the files in `--gin_file`."""
-    for name in files:
-        try:
-            config_files.find_config(name)
-        except ConfigError as error:
-            raise UsageError(f"unexpected argument (flags begin with --): {str(error).partition(';')[0]}") from error
+    """Put positional arguments, which are gin files, in front of the files in `--gin_file`."""
     values["gin_file"].value = [*files, *values.gin_file]
 
 
