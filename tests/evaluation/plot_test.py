@@ -72,30 +72,19 @@ def test_a_mean_is_of_the_runs_that_have_values():
     assert np.isnan(apart.value[(x > 1) & (x < 2)]).all()
 
 
-def test_all_formats_show_the_same_curves(tmp_path):
+def test_all_formats_show_the_same_curves_and_say_what_they_are(tmp_path):
     for seed, cost in ((1, 0.1), (2, 0.1), (1, 0.2)):
-        write_run(tmp_path / f"runs/{cost}_{seed}", [seed, cost, 3], 1_000_000, {"agent.cost": cost}, seed)
+        evaluated = {"eval/episode_return": 150.0}
+        run = write_run(tmp_path / f"runs/{cost}_{seed}", [seed, cost, 3], 1_000_000, **evaluated)
+        bindings = [f"VTrace.entropy_cost = {cost}", f"Experiment.seed = {seed}"]
+        config_files.save_config(config_files.load("gym/cartpole", bindings), run)
     outputs = [tmp_path / "curve.png", tmp_path / "curve.svg", tmp_path / "again.svg"]
     plot_curves([str(tmp_path / "runs")], [str(output) for output in outputs], "frames")
-    notes = "mean of 100 episodes; several seeds: interquartile mean and its 95 % interval"
-    assert {"cost = 0.1 (2 seeds)", "cost = 0.2", notes, "environment frames", "2M"} <= set(words(outputs[1]))
+    text = " ".join(words(outputs[1]))
+    for part in ("entropy_cost = 0.1 (2 seeds)", "entropy_cost = 0.2", "2M", "dotted: 475.0", "dashed: evaluation"):
+        assert part in text
     assert outputs[1].read_text() == outputs[2].read_text(), "a picture is the same each time"
     assert imread(outputs[0]).ndim == 3
-
-
-def test_evaluation_is_dashed_and_a_threshold_that_all_runs_share_is_dotted(tmp_path):
-    runs = []
-    for task in ("cartpole", "acrobot"):
-        runs.append(write_run(tmp_path / task, [100.0] * 90, **{"eval/episode_return": 150.0}))
-        config_files.save_config(config_files.load([f"gym/{task}"]), runs[-1])
-    curve = tmp_path / "curve.svg"
-    plot_curves(runs[:1], [str(curve)], "hours")
-    assert "hours" in words(curve)
-    notes = "dotted: 475.0, from which the task counts as solved; mean of 100 episodes; dashed: evaluation, mean of 30"
-    assert notes in " ".join(words(curve))
-    assert "stroke-dasharray" in curve.read_text()
-    plot_curves(runs, [str(curve)], "frames")
-    assert "dotted" not in " ".join(words(curve))
 
 
 def test_a_run_without_returns_is_left_out_with_a_warning(tmp_path, caplog):
@@ -117,25 +106,23 @@ def test_tables_are_curves_and_those_of_several_seeds_are_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("table", "axis", "sentence"),
+    ("table", "axis", "word"),
     [
-        (b"env_frames,episode_return\n10,1,2\n", "frames", "can't be read: expected a number in each column"),
-        (b"env_frames,episode_return\n10," + b"1" * 200_000, "frames", "can't be read: field larger"),
-        (b"env_frames,episode_return\ninf,nan\n", "frames", "no row with both a return and a finite env_frames"),
-        (b"env_frames,episode_return\n10,1\n", "hours", "no row with both a return and a finite seconds"),
-        (b"", "frames", "no episode returns yet in"),
-        (None, "frames", "neither is nor contains the log directory of a run"),
+        (b"env_frames,episode_return\n10,1,2\n", "frames", "a number in each column"),
+        (b"env_frames,episode_return\n10," + b"1" * 200_000, "frames", "field larger"),
+        (b"env_frames,episode_return\ninf,nan\n", "frames", "a finite env_frames"),
+        (b"env_frames,episode_return\n10,1\n", "hours", "a finite seconds"),
+        (b"", "frames", "no episode returns yet"),
+        (None, "frames", "neither is nor contains"),
     ],
     ids=["fields", "long", "not finite", "no seconds", "empty", "no run"],
 )
-def test_what_cannot_be_plotted_is_a_config_error(table, axis, sentence, tmp_path):
+def test_what_cannot_be_plotted_is_a_config_error(table, axis, word, tmp_path):
     place = tmp_path / "table.csv"
     if table is not None:
         place.write_bytes(table)
-    with pytest.raises(ConfigError, match=sentence) as error:
+    with pytest.raises(ConfigError, match=f"{tmp_path}.*{word}|{word}.*{tmp_path}") as error:
         plot_curves([str(place)], [str(tmp_path / "curve.svg")], axis)
-    assert str(tmp_path) in str(error.value)
-    assert str(error.value).isprintable()
     assert len(str(error.value)) < 500
 
 
@@ -154,12 +141,7 @@ def test_a_profile_has_a_curve_for_the_games_of_one_agent(tmp_path):
         bindings = [f"Atari.game = '{game}'", f"VTrace.entropy_cost = {cost}"]
         config_files.save_config(config_files.load(["atari/vtrace"], bindings), run)
     plot_profiles([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")])
-    assert {
-        "entropy_cost = 0.1 (2 seeds)",
-        "entropy_cost = 0.2 (2 seeds)",
-        "human-normalised score, %",
-        "last returns; shaded: 95 % interval",
-    } <= set(words(tmp_path / "curve.svg"))
+    assert {f"entropy_cost = {cost} (2 seeds)" for cost in (0.1, 0.2)} < set(words(tmp_path / "curve.svg"))
 
 
 def test_a_score_is_the_last_return_normalised_and_an_environment_without_humans_has_none():
@@ -168,7 +150,6 @@ def test_a_score_is_the_last_return_normalised_and_an_environment_without_humans
     pong, catch = (config_files.load([config]).to_json() for config in ("atari/vtrace_pong", "catch/vtrace"))
     assert RecordedRun("pong", rows, pong).last_score() == pytest.approx(50.0)
     assert RecordedRun("pong", evaluated, pong).last_score() == pytest.approx(100.0)
-    with pytest.raises(ConfigError, match="catch can't be normalised: its environment has no human reference score"):
-        RecordedRun("catch", rows, catch).last_score()
-    with pytest.raises(ConfigError, match="CSV files can't be normalised: expected log directories"):
-        RecordedRun("pong.csv", rows, None, "pong").last_score()
+    for without in (RecordedRun("catch", rows, catch), RecordedRun("pong.csv", rows, None, "pong")):
+        with pytest.raises(ConfigError, match="can't be normalised"):
+            without.last_score()

@@ -57,12 +57,12 @@ def test_a_step_of_another_shape_or_dtype_is_refused(saved_run):
     policy = load_policy(saved_run("catch/vtrace")[0])
     policy.reset(3)
     (output,), (fewer,) = outputs(1, 3), outputs(1, 2)
-    for wrong, sentence in (
-        (fewer, r"reward must be float32 \[3\], got float32 \[2\], where the first dimension was set by `reset"),
-        (output._replace(observation=output.observation[0]), r"must be uint8 \[3, 10, 5, 1\], got uint8 \[10, 5, 1\]"),
-        (output._replace(done=[0, 1, 0]), r"done must be bool \[3\], got int64 \[3\]"),
+    for wrong, word in (
+        (fewer, "set by `reset"),
+        (output._replace(observation=output.observation[0]), r"uint8 \[3, 10, 5, 1\]"),
+        (output._replace(done=[0, 1, 0]), "done must be bool"),
     ):
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises(ValueError, match=word):
             policy.act(wrong)
-    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="num_envs"):
         policy.reset(0)

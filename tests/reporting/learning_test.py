@@ -48,53 +48,36 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
     assert max(map(len, found)) <= 130, "two lines of a terminal"
 
 
+OLD = {"learning/clipped_mass": 0.4, "policy_lag": 31.0}
+SLOW = {"learning/clipped_mass": 1e-7, "policy_lag": 2.0}
+UNREWARDED = {"policy/mean_abs_advantage": 0.0, "agent_steps": 1.2e6}
+
+
 @pytest.mark.parametrize(
-    ("row", "sentence"),
+    ("row", "words"),
     [
-        (
-            {"learning/clipped_mass": 0.4, "policy_lag": 31.0},
-            "importance weights: 40% clipped, the behaviour policy is 31 updates old: "
-            "fewer environments or larger batches",
-        ),
-        (
-            {"learning/clipped_mass": 0.4, "policy_lag": 2.0},
-            "importance weights: 40% clipped, the behaviour policy is 2 updates old: a lower learning rate",
-        ),
-        (
-            {"learning/clipped_mass": 1e-7, "policy_lag": 2.0},
-            "updates: they hardly change the policy: a higher learning rate",
-        ),
-        ({"learning/clipped_mass": 0.0, "policy_lag": 0.0}, ""),
-        ({"learning/clipped_mass": 1e-8, "policy_lag": 1.2, "learning/entropy_share": 2e-4, "episode_return": 1.0}, ""),
-        ({"gradient_to_clip": 13.0}, "gradients: 13 times clip_norm: smaller rewards, or a higher clip_norm"),
-        ({"gradient_to_clip": 13.0, "policy/mean_abs_advantage": 40.0, "policy/value_unit": 60.0}, ""),
-        (
-            {"learning/value_to_bound": 824.56},
-            "values: 825 times what rewards and discount allow: layer_norm = 'features', or a lower learning rate",
-        ),
-        (
-            {"learning/entropy_share": 0.0004},
-            "policy: nearly deterministic (0.0% of the entropy) before any episode ended: "
-            "layer_norm = 'features', or a lower learning rate",
-        ),
-        (
-            {"learning/clipped_mass": 0.0, "policy_lag": 2.0, "policy/mean_abs_advantage": 0.0, "agent_steps": 1.2e6},
-            "rewards: none in 1,200,000 agent steps, so that nothing is learned: "
-            "explore_after = 1000, or rewards for a part of the task",
-        ),
-        ({"policy/mean_abs_advantage": 0.0, "agent_steps": 9e4}, ""),
-        ({"agent_steps": 1.2e6}, ""),
-        ({"env_frames": 1.0, "seconds": 1.0}, ""),
+        (OLD, ("importance weights: 40% clipped", "31 updates old", "fewer environments")),
+        (OLD | {"policy_lag": 2.0}, ("importance weights: 40% clipped", "2 updates old", "lower learning rate")),
+        (SLOW, ("updates: ", "higher learning rate")),
+        (SLOW | {"policy_lag": 0.0}, ()),
+        (SLOW | {"learning/entropy_share": 2e-4, "episode_return": 1.0}, ()),
+        ({"gradient_to_clip": 13.0}, ("gradients: 13 times clip_norm",)),
+        ({"gradient_to_clip": 13.0, "policy/mean_abs_advantage": 40.0, "policy/value_unit": 60.0}, ()),
+        ({"learning/value_to_bound": 824.56}, ("values: 825 times",)),
+        ({"learning/entropy_share": 0.0004}, ("policy: ", "before any episode ended")),
+        (UNREWARDED, ("rewards: none in 1,200,000 agent steps",)),
+        (UNREWARDED | {"agent_steps": 9e4}, ()),
+        ({"agent_steps": 1.2e6}, ()),
+        ({"env_frames": 1.0, "seconds": 1.0}, ()),
     ],
-    ids=[
-        *("old", "fast", "slow", "on-policy", "solved", "gradients", "normalised", "values", "certain"),
-        *("without rewards", "without rewards yet", "without updates", "before the first update"),
-    ],
+    ids=str,
 )
-def test_a_sentence_has_its_figures_and_a_remedy(row, sentence):
-    trouble = LearningMonitor()
-    trouble.symptom(row)
-    assert trouble.symptom(row) == sentence
+def test_a_symptom_has_its_figures_and_a_remedy(row, words):
+    monitor = LearningMonitor()
+    monitor.symptom(row)
+    symptom = monitor.symptom(row)
+    assert all(word in symptom for word in words), symptom
+    assert bool(symptom) == bool(words)
 
 
 def test_a_policy_may_become_certain_unless_its_return_is_lost():
@@ -111,20 +94,13 @@ def test_a_policy_may_become_certain_unless_its_return_is_lost():
     assert said([250, 250, 38])[-1], "that of random play was the best"
 
 
-def test_values_of_a_solved_environment_have_nothing_to_explain_however_small_they_are():
+def test_values_may_explain_nothing_in_the_first_row_and_in_a_solved_environment():
     solved = {"learning/entropy_share": 0.5, "learning/explained_variance": 0.0, "policy/mean_value": 0.0}
-    trouble = LearningMonitor()
-    trouble.symptom(solved | {"policy/mean_abs_advantage": 1.0})
-    assert trouble.symptom(solved | {"policy/mean_abs_advantage": 1.0}).startswith("values: they explain only 0%")
-    assert trouble.symptom(solved | {"policy/mean_abs_advantage": 0.3}) == ""
-
-
-def test_values_may_explain_nothing_in_the_first_row_with_advantages_within_which_a_task_may_be_solved():
-    blind = {"learning/entropy_share": 0.7, "policy/mean_value": 0.1, "policy/mean_abs_advantage": 0.3}
-    trouble = LearningMonitor()
-    assert trouble.symptom({"env_frames": 1.0}) == ""
-    assert trouble.symptom(blind | {"learning/explained_variance": 0.05}) == ""
-    assert trouble.symptom(blind | {"learning/explained_variance": 0.05}).startswith("values: they explain only 5%")
+    monitor = LearningMonitor()
+    assert monitor.symptom({"env_frames": 1.0}) == ""
+    assert monitor.symptom(solved | {"policy/mean_abs_advantage": 1.0}) == "", "a task may be solved within this row"
+    assert monitor.symptom(solved | {"policy/mean_abs_advantage": 1.0}).startswith("values: they explain only 0%")
+    assert monitor.symptom(solved | {"policy/mean_abs_advantage": 0.3}) == ""
 
 
 def test_advice_needs_a_symptom_in_two_rows_and_a_return_that_does_not_rise():
