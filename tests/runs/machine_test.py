@@ -43,15 +43,12 @@ def test_the_order_of_dimensions_is_not_the_machines_and_its_float_type_must_be_
         native_output.load_tensorflow()
 
 
-def test_libraries_that_cannot_be_used_are_a_sentence(monkeypatch):
+def test_libraries_that_cannot_be_used(monkeypatch):
     keras = types.SimpleNamespace(backend=types.SimpleNamespace(backend=lambda: "torch"))
     broken = mock.Mock(side_effect=ValueError("numpy.dtype size changed,\nmay indicate binary incompatibility"))
-    for import_module, sentence in (
-        (lambda name: keras, "Keras was imported before with backend torch, and needs"),
-        (broken, "TensorFlow can't be loaded: ValueError: numpy.dtype size"),
-    ):
+    for import_module, word in (lambda name: keras, "backend torch"), (broken, "ValueError: numpy.dtype size"):
         monkeypatch.setattr(native_output.importlib, "import_module", import_module)
-        with pytest.raises(native_output.CannotLoad, match=sentence):
+        with pytest.raises(native_output.CannotLoad, match=word):
             native_output.load_tensorflow()
 
 
@@ -75,8 +72,9 @@ for runs in (False, True):
 
 def test_a_process_that_is_forked_after_tensorflow_ran_is_told_so():
     ended = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True)
-    sentence = "this process was forked after TensorFlow ran and would wait for ever: spawn it instead"
-    assert ended.stdout.splitlines() == ["loaded", sentence]
+    before, after = ended.stdout.splitlines()
+    assert before == "loaded"
+    assert "spawn it instead" in after
 
 
 @pytest.mark.parametrize("command", [children.seed_rl(), [sys.executable, "-m", "seed_rl"]], ids=["child", "-m"])

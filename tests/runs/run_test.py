@@ -136,9 +136,9 @@ def test_a_failing_environment_ends_the_run_with_its_error(small_catch, tmp_path
 
 
 def test_misuse_is_an_error(small_catch, tmp_path):
-    with pytest.raises(ValueError, match="actors must be one of processes, threads, elsewhere, got 'somewhere'"):
+    with pytest.raises(ValueError, match="somewhere"):
         Run(small_catch, str(tmp_path), actors="somewhere")
-    with pytest.raises(RuntimeError, match="the run is not open"):
+    with pytest.raises(RuntimeError, match="not open"):
         Run(small_catch, str(tmp_path)).train()
 
 

@@ -38,13 +38,8 @@ class Leaving(ParallelEnv):
         truncations = {agent: agent in gone and agent in self._truncated for agent in actions}
         observations = self._results(actions)
         self.agents = [agent for agent in self.agents if agent not in gone]
-        return (
-            observations,
-            {agent: float(action) for agent, action in actions.items()},
-            terminations,
-            truncations,
-            {},
-        )
+        rewards = {agent: float(action) for agent, action in actions.items()}
+        return observations, rewards, terminations, truncations, {}
 
     def _results(self, actions):
         index = self.possible_agents.index
