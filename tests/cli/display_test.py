@@ -73,18 +73,10 @@ def test_a_file_gets_a_line_for_each_row_and_one_when_something_changes():
     assert "loss 0.0123" in texts[4]
 
 
-@pytest.mark.parametrize(
-    ("more", "what"),
-    [
-        ({"environments": 0.0}, "waiting for actors"),
-        ({"acted_steps": 0.0}, "reset"),
-        ({"acted_steps": 300.0}, "300 steps; first update after 20 more"),
-        ({"acted_steps": 320.0}, "as soon as"),
-    ],
-)
-def test_before_the_first_update_the_display_says_what_happens(more, what):
-    row = {name: value for name, value in ROW.items() if name != "loss/total"}
-    assert what in lines(row | {"env_frames": 0.0} | more)[0]
+def test_before_the_first_update_the_display_says_when_it_comes():
+    row = {name: value for name, value in ROW.items() if name != "loss/total"} | {"env_frames": 0.0}
+    for steps, what in (0.0, "reset"), (300.0, "300 steps; first update after 20 more"), (320.0, "as soon as"):
+        assert what in lines(row | {"acted_steps": steps})[0]
 
 
 def test_a_terminal_shows_the_newest_row_in_a_panel_which_needs_60_columns():

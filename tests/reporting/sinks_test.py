@@ -50,9 +50,3 @@ def test_what_a_full_disk_does_not_take_is_missing_and_the_rest_follows(full_at_
     assert box.calls == [("open",), ("write", 3, 3.0), ("film", 4, 4.0)]
     cannot = "metrics can't be written (No space left on device): training continues, without these rows"
     assert caplog.messages == [cannot, "metrics can be written again", cannot]
-
-
-def test_a_sink_that_was_never_opened_is_not_closed():
-    box = Box(full=True)
-    RetryingSink("metrics", box.open).close()
-    assert box.calls == []

@@ -17,11 +17,6 @@ def test_numbers_are_right_aligned_under_their_heads_and_texts_are_taken_as_they
     ]
 
 
-def test_texts_are_folded_where_a_table_is_too_wide():
-    lines = columns(["name", "n"], [["x" * 30, "1"]], width=20).splitlines()
-    assert lines == ["name               n", f"{'-' * 17}  -", f"{'x' * 17}  1", "x" * 13]
-
-
 def test_numbers_are_short():
     assert " ".join(map(short, (0, 999, 999.6, 7512.3, 999_499, 999_600))) == "0 999 1k 7.51k 999k 1M"
     durations = (-1, 9.4, 59.6, 200, 3900, 86_399, 273_600)

@@ -104,15 +104,6 @@ def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row_and_nothin
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("odd", [b"", b"../../elsewhere", b"a\x1b[2J"], ids=range(3))
-def test_an_odd_id_begins_a_run_of_its_own(odd, tmp_path, caplog):
-    (tmp_path / "wandb_id").write_bytes(odd)
-    new = wandb_run.run_id(str(tmp_path), resumed=True)
-    assert f"{tmp_path}/wandb_id must hold an id of Weights & Biases, got" in caplog.text
-    assert wandb_run.run_id(str(tmp_path), resumed=True) == new
-    assert caplog.messages[0].isprintable()
-
-
 @pytest.mark.parametrize(
     ("project", "settings"),
     [

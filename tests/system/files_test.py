@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from seed_rl.system.files import Outage, complete_or_absent, locking, reason, socket_directory
+from seed_rl.system.files import Outage, complete_or_absent, locking, socket_directory
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path):
@@ -46,10 +46,6 @@ def test_an_outage_is_logged_when_it_starts_and_when_it_is_over_and_tolerates_er
     assert [record.message for record in caplog.records] == [failing, "checkpoints can be written again", failing]
     with pytest.raises(KeyError), outage.tolerating():
         raise KeyError
-
-
-def test_a_reason_is_never_empty():
-    assert (reason(OSError("so")), reason(OSError())) == ("so", "OSError")
 
 
 @pytest.mark.parametrize("length", [10, 200])
