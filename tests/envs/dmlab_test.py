@@ -1,6 +1,5 @@
 """DeepMind Lab through a stand-in and, where it is installed, through the real simulator as well."""
 
-import contextlib
 import importlib.util
 import os
 import sys
@@ -46,19 +45,13 @@ def test_conformance(simulator):
     check_suite(DMLab(level=PREBUILT, num_action_repeats=60), steps=70)
 
 
-def test_maps_are_compiled_once_for_all_processes(simulator, tmp_path):
-    cache = tmp_path / "cache"
-    config = DMLab(level="explore_goal_locations_small", level_cache=str(cache))
-
-    def play():
-        with contextlib.closing(config.make(1)) as env:
-            frames, _ = env.reset(seed=1)
-        return frames, {path: path.stat().st_mtime_ns for path in cache.rglob("*.pk3")}
-
-    (compiled_frames, written), (cached_frames, kept) = play(), play()
-    assert written
-    assert kept == written
-    assert np.array_equal(compiled_frames, cached_frames)
+def test_maps_are_compiled_once(fake, tmp_path):
+    written = set()
+    for _ in range(2):
+        start("explore_goal_locations_small", level_cache=str(tmp_path / "cache"))
+        (compiled,) = tmp_path.glob("cache/*/*.pk3")
+        written.add(compiled.stat().st_mtime_ns)
+    assert len(written) == 1
 
 
 def test_an_episode_is_made_of_raw_actions_and_its_last_frame_is_shown_again(fake, tmp_path, monkeypatch):

@@ -54,7 +54,7 @@ def test_both_backends_play_the_same_match(scenario):
     env.close()
 
 
-def test_both_teams_observe_and_act_as_if_from_left_to_right():
+def test_both_teams_observe_and_act_as_if_from_left_to_right(make):
     game, columns, rewards, ended = FootballGame(Football(DRILL, right_players=1)), [], np.zeros(2), [False]
     game.reset(3)  # the goal of the right team is empty: its keeper stands at the other end, to the right of its map
     while not ended[0]:
@@ -66,6 +66,7 @@ def test_both_teams_observe_and_act_as_if_from_left_to_right():
     assert ran[0] > 5
     assert ran[1] < -5
     game.env.close()
+    assert make(Football(DRILL, right_players=1), 2).reset(seed=3)[0].shape[0] == 2, "a row for each player"
 
 
 def test_teams_change_sides_only_if_they_are_equal():

@@ -5,7 +5,6 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from seed_rl.envs.atari import Atari
 from seed_rl.envs.base import CannotBuild, random_actions
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.football.maps import newest_in_colours
@@ -15,7 +14,6 @@ from seed_rl.envs.gym import Gym
 @pytest.mark.parametrize(
     ("config", "steps"),
     [
-        (Atari(game="breakout", sticky_actions=0.25, max_episode_frames=80), 50),
         (Gym("CartPole-v1", options='{"max_episode_steps": 10}', vectorization="async"), 24),
         (Catch(), 30),
     ],

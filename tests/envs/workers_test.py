@@ -52,6 +52,14 @@ def test_the_death_of_a_process_is_an_error(make):
         env.step(np.array([GO_ON, EXIT]))
 
 
+def test_environments_may_finish_their_close(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "CLOSE_SECONDS", within(10))
+    env = make(2, leaves=tmp_path)
+    pids = env.reset()[0][:, 0].tolist()
+    env.close()
+    assert {*map(str, pids)} <= {path.name for path in tmp_path.iterdir()}
+
+
 def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
     monkeypatch.setattr(workers, "CLOSE_SECONDS", 0.2)
     monkeypatch.setattr(FailingEnv, "close", lambda env: None)  # of the one that is made here for its spaces

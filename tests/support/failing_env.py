@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import threading
+import time
 
 import gin
 import gymnasium
@@ -22,9 +23,9 @@ class FailingEnv(gymnasium.Env):
     observation_space = spaces.Box(-1, 2**62, (2,), np.int64)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, hangs_at_close=False):
-        """`hangs_at_close`: `close` never returns."""
-        self._hangs_at_close = hangs_at_close
+    def __init__(self, hangs_at_close=False, leaves=None):
+        """`hangs_at_close`: `close` never returns. `leaves`: a folder where it leaves a file named by its process."""
+        self._hangs_at_close, self._leaves = hangs_at_close, leaves
 
     def reset(self, *, seed=None, options=None):
         self._seen = np.array([os.getpid(), -1 if seed is None else seed])
@@ -38,6 +39,9 @@ class FailingEnv(gymnasium.Env):
     def close(self):
         if self._hangs_at_close:
             threading.Event().wait()
+        if self._leaves:
+            time.sleep(0.1)
+            (self._leaves / str(os.getpid())).touch()
 
 
 @registry.register
