@@ -42,7 +42,7 @@ def start(level, **settings):
 
 
 def test_conformance(simulator):
-    check_suite(DMLab(level=PREBUILT, num_action_repeats=60), steps=70)
+    check_suite(DMLab(level=PREBUILT, num_action_repeats=60), steps=25)
 
 
 def test_maps_are_compiled_once(fake, tmp_path):

@@ -64,19 +64,28 @@ def test_the_seed_of_its_first_row_determines_a_game_whatever_is_played_beside_i
         np.testing.assert_array_equal(roles[0][3:], roles[1])
 
 
-def test_a_player_that_leaves_before_the_end_is_terminated_for_whatever_reason(make):
-    config = PettingZoo(LEAVING.env, 3, '{"truncated": ["runner_0", "runner_1"]}')
-    env = make(config, 3)
+def played(make, options):
+    """What the third step of a game gives, which is its last."""
+    env = make(PettingZoo(LEAVING.env, 3, options), 3)
     env.reset(seed=1)
     for _ in range(3):
-        _, _, terminated, truncated, _ = env.step(np.ones(3, np.int32))
+        results = env.step(np.ones(3, np.int32))
+    return results
+
+
+def test_a_player_that_leaves_before_the_end_is_terminated_for_whatever_reason(make):
+    _, _, terminated, truncated, _ = played(make, '{"truncated": ["runner_0", "runner_1"]}')
     assert terminated.all()
     assert not truncated.any()
 
 
+def test_the_last_observation_is_kept_if_a_reset_writes_into_it(make):
+    *_, truncated, info = played(make, '{"reuses": true}')
+    assert info["final_obs"]["observation"][truncated].tolist() == [[3, 3, 1]]
+
+
 def test_an_observation_of_the_game_keeps_its_name_unless_it_is_needed(make):
-    config = PettingZoo(LEAVING.env, 3, '{"also": "turn"}')
-    env = make(config, 3)
+    env = make(PettingZoo(LEAVING.env, 3, '{"also": "turn"}'), 3)
     env.reset(seed=1)
     assert env.step(np.ones(3, np.int32))[0]["turn"].tolist() == [[1]] * 3
     without = PettingZoo(LEAVING.env, 3, '{"also": "turn"}', keys=("-turn",)).spec()
@@ -98,14 +107,6 @@ def test_players_may_act_in_a_dict(make, monkeypatch):
     by_row = [taken[Leaving.possible_agents[seat]] for seat in seats]
     assert all(own.contains(action) for action in by_row)
     assert [(action["tool"], *action["force"]) for action in by_row] == [(1, 0.5, 0), (2, 0, -1), (3, 0.25, 1)]
-
-
-def test_the_last_observation_is_kept_if_a_reset_writes_into_it(make):
-    env = make(PettingZoo(LEAVING.env, 3, '{"reuses": true}'), 3)
-    env.reset(seed=1)
-    for _ in range(3):
-        *_, truncated, info = env.step(np.ones(3, np.int32))
-    assert info["final_obs"]["observation"][truncated].tolist() == [[3, 3, 1]]
 
 
 def test_winner_and_loser_have_their_rewards_in_the_same_step(make):

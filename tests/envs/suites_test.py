@@ -50,7 +50,7 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
         (Gym("CartPole-v1", vectorization="vector_entry_point"), 80, None),
         (echo("nested", "table of choices"), 20, None),
         (pooled("CartPole-v1", vectorization="async"), 80, "observation float32[4]; action Discrete(2)"),
-        (pooled("Pong-v5", PONG), 25, "observation uint8[40, 50, 2]; action Discrete(6)"),
+        (pooled("Pong-v5", PONG), 12, "observation uint8[40, 50, 2]; action Discrete(6)"),
         (MuJoCo("Hopper", options=SHORT), 45, "observation float32[11]; action Continuous(-1..1, -1..1, -1..1)"),
         (MuJoCo("Swimmer", "envpool", SHORT), 45, "observation float32[8]; action Continuous(-1..1, -1..1)"),
         (PettingZoo(), 12, None),

@@ -108,10 +108,9 @@ def test_ctrl_c_in_a_program_saves_a_checkpoint(small_catch, tmp_path, over):
 
 
 @pytest.mark.parametrize("name", ["learner.log", "native.log"])
-def test_a_log_that_cannot_be_written_is_named(small_catch, tmp_path, name):
+def test_a_log_that_cannot_be_written(small_catch, tmp_path, name):
     (tmp_path / name).mkdir()
-    sentence = f"{tmp_path}/{name} can't be written: Is a directory"
-    with pytest.raises(CannotUse, match=sentence), Run(small_catch, str(tmp_path), native_log=True):
+    with pytest.raises(CannotUse, match=f"{tmp_path}/{name}"), Run(small_catch, str(tmp_path), native_log=True):
         pass
 
 
