@@ -32,6 +32,8 @@ def test_the_loss_is_the_error_to_the_lambda_returns():
         target = np.where(last[t], q[t].max(axis=-1), target)
     output = agent.loss(with_targets(agent, unroll), tf.ones([3]))
     np.testing.assert_allclose(output.losses["model"], 0.5 * np.mean(squares), rtol=1e-5)
+    taken = np.take_along_axis(q, action[..., None], axis=-1)[:-1]
+    np.testing.assert_allclose(output.metrics["q/value"], taken.mean(), rtol=1e-5)
     assert output.metrics.keys() | output.maxima.keys() == {"loss/total"} | {metric.name for metric in PQN.metrics}
 
 

@@ -92,6 +92,7 @@ def test_losses_and_gradients_are_those_of_the_formulas(config):
         for key, slope in slopes[name].items():
             np.testing.assert_allclose(gradients[key], slope, rtol=1e-5, atol=1e-6, err_msg=f"{name} by {key}")
     np.testing.assert_allclose(result.metrics["q/abs_td_error"], np.abs(errors).mean(), rtol=1e-5)
+    np.testing.assert_allclose(result.metrics["q/value"], data["values"].mean(), rtol=1e-5)
     magnitudes = np.abs(errors).mean(axis=0)
     priorities = 0.9 * magnitudes.max(axis=0) + 0.1 * magnitudes.sum(axis=0) / np.maximum(acted.sum(axis=0), 1)
     np.testing.assert_allclose(result.priorities, priorities, rtol=1e-5, atol=1e-6)

@@ -36,6 +36,32 @@ def test_closing_the_queue_wakes_producer_and_consumer():
     assert sorted(results, key=str) == [False, None]
 
 
+def test_acting_on_demand_waits_until_somebody_takes_more_than_there_is():
+    queue, found, taken = UnrollQueue(4), [], []
+
+    def wait():
+        waiting = threading.Thread(target=lambda: found.append(queue.wait_for_demand()), daemon=True)
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive(), "nobody takes"
+        return waiting
+
+    assert queue.take(1, timeout=0) is None
+    waiting = wait()
+    taking = threading.Thread(target=lambda: taken.append(queue.take(2, timeout=within(60))), daemon=True)
+    taking.start()
+    waiting.join(within(10))
+    assert found == [True]
+    queue.put(np.array([3, 2, 1]))
+    taking.join(within(10))
+    assert taken[0].tolist() == [3, 2]
+    assert queue.fill == 0.25
+    waiting = wait()
+    queue.close()
+    waiting.join(within(10))
+    assert found == [True, False]
+
+
 def test_no_unroll_is_lost_between_a_producer_and_a_consumer_and_none_waits_beyond_the_capacity():
     pool, queue, total = SlotPool(12), UnrollQueue(4), 3000
     made, taken = [], []

@@ -53,6 +53,12 @@ def test_illegal_actions_get_no_gradient_and_change_no_mean():
     np.testing.assert_array_equal(masks.is_legal(masks.mask_illegal(SCORES, LEGAL)), LEGAL)
 
 
+def test_numbers_behind_masked_choices_stay_as_they_are():
+    numbers = np.float32([[0.5, -2.0]] * len(SCORES))
+    masked = masks.mask_illegal(tf.constant(np.concatenate([SCORES, numbers], axis=1)), tf.constant(LEGAL))
+    np.testing.assert_array_equal(masked, np.concatenate([np.where(LEGAL, SCORES, masks.ILLEGAL), numbers], axis=1))
+
+
 def test_exploration_draws_the_legal_actions_equally_often():
     count = 60_000
     scores = tf.tile(masks.mask_illegal(SCORES, LEGAL), [count, 1])
