@@ -6,10 +6,12 @@ import json
 import math
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.vtrace import VTrace
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.value_rescaling import SIGNED_HYPERBOLIC
 from tests.golden import comparisons
@@ -36,6 +38,27 @@ def test_results_are_the_originals_within_the_bounds_that_the_page_shows(group, 
     assert {
         name: found.difference for name, found in measured.items() if found.difference > QUANTITIES[name].bound
     } == {}
+
+
+class InFloat64(keras.DTypePolicy):
+    """Layers keep weights in float32 and compute in float64."""
+
+    @property
+    def compute_dtype(self):
+        return "float64"
+
+
+@pytest.mark.parametrize(("network", "bound"), [("residual", 2e-4), ("football", 5e-4)])
+def test_gradients_of_convolutions_in_float64_are_the_originals_up_to_its_own_rounding(network, bound, monkeypatch):
+    def in_float64(**settings):
+        config = VTrace(**settings)
+        object.__setattr__(config, "dtype", InFloat64("float32"))
+        return config
+
+    monkeypatch.setattr(comparisons, "VTrace", in_float64)
+    measured = comparisons.measure(f"{network}_network")
+    (found,) = (each for name, each in measured.items() if name.endswith("gradients of the convolutions"))
+    assert bound / 3 < found.difference < bound, "in float32 it is up to 1.3e-3"
 
 
 def test_the_page_shows_every_quantity_with_a_bound_that_is_close_to_its_difference(recorded):
