@@ -7,8 +7,6 @@ import pytest
 
 from benchmarks.__main__ import APART, BENCHMARKS, main
 
-WIDEST = 100
-
 WORDS = {
     "env": ["catch", "frames/s"],
     "transport": ["messages", "wire", "memory"],
@@ -38,16 +36,8 @@ def run(*words):
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in APART])
 def test_a_smoke_run_prints_a_table_and_writes_json(name, capfd, tmp_path):
     assert run(name, "--quick", f"--output={tmp_path}", *SMALLER.get(name, ())) == 0
-    check_report(name, capfd.readouterr().out, tmp_path)
-
-
-def check_report(name, out, directory):
-    """A report's table and file."""
+    out, content = capfd.readouterr().out, json.loads((tmp_path / f"{name}.json").read_text())
     assert all(word in out for word in WORDS[name]), out
-    assert max(len(line) for line in out.splitlines() if str(directory) not in line) <= WIDEST
-    content = json.loads((directory / f"{name}.json").read_text(), parse_constant=pytest.fail)
-    assert content["benchmark"] == name
     assert content["command"].startswith(f"scripts/bench.sh {name} --quick")
-    assert content["arguments"]["quick"] is True
     table = importlib.import_module(f"benchmarks.{name}").table(content["result"])
     assert table in out, "the table can be made from the file again"

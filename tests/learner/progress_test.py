@@ -88,20 +88,7 @@ def test_an_evaluation_is_the_mean_of_ten_episodes_or_more_that_none_before_it_c
     assert after(40, 4.0, restored) == 4.0
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"counters": None},
-        {"counters": {"novelty": 1}},
-        {"counters": {"learner_updates": 0.5}},
-        {"counters": {"env_frames": -1}},
-        {"counters": {"seconds": float("inf")}},
-        {"episodes": {"episodes": [[1.0]], "count": 1}},
-    ],
-    ids=str,
-)
-def test_an_odd_state_is_refused(odd):
-    state = Progress(1).get_state()
-    with pytest.raises((KeyError, TypeError, ValueError, OverflowError)) as error:
-        Progress(1).set_state(state | odd)
-    assert str(error.value).isprintable()
+@pytest.mark.parametrize("count", [{"novelty": 1}, {"learner_updates": 0.5}, {"env_frames": -1}, {"seconds": np.inf}])
+def test_an_odd_state_is_refused(count):
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        Progress(1).set_state(Progress(1).get_state() | {"counters": count})

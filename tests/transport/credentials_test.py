@@ -1,5 +1,7 @@
 """When credentials are needed, where they come from, and that a token stays secret."""
 
+import dataclasses
+
 import pytest
 
 from seed_rl.transport.address import parse_address
@@ -19,30 +21,24 @@ TLS = {"certificate": b"cert", "private_key": b"key"}
 TOKEN = {"token": "swordfish"}
 
 
-def test_a_local_address_needs_no_credentials():
-    ServerSecurity().check(LOCAL)
-    ClientSecurity(**TOKEN).check(LOCAL)
-
-
 @pytest.mark.parametrize(
-    ("given", "flags"),
+    ("security", "word"),
     [
-        ({}, "add --tls_cert, --tls_key, --token_file, or --insecure"),
-        (TLS, "add --token_file, or --insecure"),
-        (TOKEN, "add --tls_cert, --tls_key, or --insecure"),
+        (ServerSecurity(), "--tls_cert, --tls_key, --token_file"),
+        (ServerSecurity(**TLS), "--token_file"),
+        (ServerSecurity(**TOKEN), "--tls_cert, --tls_key"),
+        (ClientSecurity(**TOKEN), "--tls_ca"),
     ],
 )
-def test_a_learner_that_others_can_reach_needs_tls_and_a_token(given, flags):
-    with pytest.raises(SecurityError, match=f"listening on 0.0.0.0:1 lets other machines in: {flags}"):
-        ServerSecurity(**given).check(OPEN)
-    ServerSecurity(**given, insecure=True).check(OPEN)
+def test_nobody_in_the_network_gets_in_or_reads_the_token_unless_it_is_insecure(security, word):
+    with pytest.raises(SecurityError, match=f"add {word}, or --insecure"):
+        security.check(OPEN)
+    security.check(LOCAL)
+    dataclasses.replace(security, insecure=True).check(OPEN)
+
+
+def test_with_tls_and_a_token_any_address_will_do():
     ServerSecurity(**TLS, **TOKEN).check(OPEN)
-
-
-def test_a_token_crosses_no_network_in_plain_text():
-    with pytest.raises(SecurityError, match="in plain text: add --tls_ca, or --insecure"):
-        ClientSecurity(**TOKEN).check(OPEN)
-    ClientSecurity(**TOKEN, insecure=True).check(OPEN)
     ClientSecurity(**TOKEN, authorities=b"ca").check(OPEN)
     ClientSecurity().check(OPEN)
 
@@ -61,38 +57,28 @@ def test_a_token_comes_from_the_file_or_the_environment(tmp_path, monkeypatch):
 def test_an_unusable_token_is_refused_without_being_shown(tmp_path, content):
     file = tmp_path / "token"
     file.write_bytes(content)
-    with pytest.raises(
-        SecurityError, match="--token_file .* must hold one line of at most 4,096 printable ASCII"
-    ) as refusal:
+    with pytest.raises(SecurityError, match="--token_file .* must hold one line") as refusal:
         read_token(str(file))
     assert "words" not in str(refusal.value)
 
 
-def read_pair(path):
-    return read_certificate(path, path)
-
-
 @pytest.mark.parametrize(
-    ("read", "unreadable", "odd"),
+    ("read", "flag", "word"),
     [
-        (read_token, "cannot read --token_file .*missing: No such file", "must hold one line"),
-        (read_pair, "cannot read --tls_cert .*missing", "aren't a certificate and its unencrypted key"),
-        (read_authorities, "cannot read --tls_ca .*missing", "holds no certificate"),
+        (read_token, "--token_file", "one line"),
+        (lambda path: read_certificate(path, path), "--tls_cert", "certificate"),
+        (lambda path: read_certificate(path, None), "--tls_key is missing", "--tls_key is missing"),
+        (lambda path: read_certificate(None, path), "--tls_cert is missing", "--tls_cert is missing"),
+        (read_authorities, "--tls_ca", "certificate"),
     ],
 )
-def test_files_that_cannot_be_read_or_hold_something_else_are_named(tmp_path, read, unreadable, odd):
-    with pytest.raises(SecurityError, match=unreadable):
+def test_files_that_are_missing_or_hold_something_else_are_refused(tmp_path, read, flag, word):
+    with pytest.raises(SecurityError, match=flag):
         read(str(tmp_path / "missing"))
     for text in ("nothing of the kind", ""):
         (tmp_path / "file").write_text(text)
-        with pytest.raises(SecurityError, match=f"{tmp_path}/file.* {odd}"):
+        with pytest.raises(SecurityError, match=word):
             read(str(tmp_path / "file"))
-
-
-@pytest.mark.parametrize(("half", "missing"), [(("cert", None), "--tls_key"), ((None, "key"), "--tls_cert")])
-def test_half_a_pair_of_files_is_refused(half, missing):
-    with pytest.raises(SecurityError, match=f"TLS needs both --tls_cert and --tls_key: {missing} is missing"):
-        read_certificate(*half)
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,3 @@ def test_strangers_from_everywhere_do_not_fill_the_log(caplog):
     now[0] += 60.0
     log.write(logging.WARNING, peers[-1], "again")
     assert caplog.messages[10:] == ["again (and 1 more of this host before)"]
-
-
-def test_a_line_that_is_not_logged_takes_nothing(caplog):
-    caplog.set_level(logging.WARNING)
-    log = HostLog(logging.getLogger("actors"), 1)
-    for level in (logging.INFO, logging.INFO, logging.ERROR):
-        log.write(level, "unix:", "a message", KeyError("why"))
-    assert caplog.messages == ["a message"]
-    assert "KeyError: 'why'" in caplog.text

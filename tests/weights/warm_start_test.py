@@ -73,14 +73,14 @@ def test_exploration_starts_anew(saved_run):
     assert all(taken for _, taken in variables)
 
 
-def test_what_does_not_fit_is_a_sentence(saved_run):
+def test_what_does_not_fit_is_refused(saved_run):
     logdir, agent = saved_run(*PIXELS)
-    for place, config, sentence in (
-        ("/no/where/at/all", PIXELS, "/no/where/at/all is not a log directory, a checkpoint in one, or the name of"),
-        ("/no.npz", PIXELS, f"{logdir}/checkpoints/no.npz can't be read: .*No such file"),
-        ("", WORDS, f"the agent of {logdir} is 'VTrace', expected R2D2"),
-        ("", ("catch/vtrace",), "has other layers: 9 arrays of weights, expected 6"),
-        ("", (*PIXELS, "VTrace.hidden = 9", "VTrace.core_units = 9"), r"fits: .*/kernel has shape \[50, 64\] there an"),
+    for place, config, word in (
+        ("/no/where/at/all", PIXELS, "is not a log directory"),
+        ("/no.npz", PIXELS, "can't be read"),
+        ("", WORDS, "'VTrace', expected R2D2"),
+        ("", ("catch/vtrace",), "other layers"),
+        ("", (*PIXELS, "VTrace.hidden = 9", "VTrace.core_units = 9"), r"\[50, 64\]"),
     ):
-        with pytest.raises(CheckpointError, match=sentence):
+        with pytest.raises(CheckpointError, match=word):
             started(agent, logdir + place, *config)

@@ -54,10 +54,6 @@ def test_a_film_of_the_newest_checkpoint_reaches_tensorboard(saved_run, wait_for
     assert (image.step, image.encoded_image_string) == (20, gif.read_bytes())
 
 
-def test_a_film_of_another_kind_is_refused(refused):
-    refused("play --logdir=x --output=x.avi", "--output files must end in .mp4 or .gif, got x.avi")
-
-
 class Screen:
     """A sink that fails if it is shown a film."""
 
@@ -76,17 +72,6 @@ def play(tmp_path, monkeypatch):
         (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
 
     return put
-
-
-def test_a_film_that_fails_says_why_once(play, wait_for, tmp_path, caplog):
-    films = Films(str(tmp_path), 60.0, [Screen()])
-    rows([films], 0, 10)
-    assert films.idle, "there is no policy yet"
-    play("echo seed_rl play: no luck; exit 2")
-    rows([films], 20)
-    wait_for(lambda: films.idle)
-    rows([films], 21)
-    assert caplog.messages == ["no film at 20 frames: no luck"]
 
 
 def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):

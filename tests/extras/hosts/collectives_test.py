@@ -29,32 +29,22 @@ class Told(Link):
         raise HostLost("learner host 2 is gone")
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "differences"),
-    [
+def test_the_settings_that_must_not_differ_are_named():
+    """Names that only one host has matter if nothing else differs."""
+    own, others = (settings_in_common(config_files.load(["catch/vtrace"], changes)) for changes in ((), OTHERS))
+    for first, second, difference in (
         ({"kind": "A", "a": 1}, {"kind": "B", "b": 2}, "kind is 'A' on host 0 and 'B' on host 1"),
         ({"kind": "A", "a": 1}, {"kind": "A"}, "a is 1 on host 0 and None on host 1"),
-        (
-            settings_in_common(config_files.load(["catch/vtrace"])),
-            settings_in_common(config_files.load(["catch/vtrace"], OTHERS)),
-            "agent.hidden is 64 on host 0 and 8 on host 1; batch_size is 16 on host 0 and 32 on host 1",
-        ),
-    ],
-)
-def test_the_settings_that_must_not_differ_are_named(first, second, differences):
-    """Names that only one host has matter if nothing else differs."""
-    with pytest.raises(ConfigError) as error:
-        Told(first, second).compare({})
-    assert str(error.value) == f"learner hosts must be started with the same settings: {differences}"
+        (own, others, "agent.hidden is 64 on host 0 and 8 on host 1; batch_size is 16 on host 0 and 32 on host 1"),
+    ):
+        with pytest.raises(ConfigError, match=f": {difference}$"):
+            Told(first, second).compare({})
 
 
 @pytest.mark.parametrize(
     ("message", "name"),
     [
-        (
-            "_device_/job:worker/task:1/device:CPU:0}} Collective ops is aborted by: reset by peer /task:2 while",
-            "host 2",
-        ),
+        ("/task:1/device:CPU:0}} Collective ops is aborted by: reset by peer /task:2 while", "host 2"),
         ("/task:1}} Collective ops is aborted by: Deadline Exceeded RPC: /tensorflow.CoordinationService/", "host 0"),
     ],
 )

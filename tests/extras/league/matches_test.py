@@ -46,12 +46,15 @@ def test_ratings_follow_results_whatever_the_order_of_matches():
     assert lines[3].split()[-2:] == ["20.0%", "75.0%"]
 
 
-@pytest.mark.parametrize("name", ["nowhere:player", "board_games:nobody", "/nonexistent@best"])
-def test_a_player_that_does_not_exist_is_a_sentence(name):
-    with pytest.raises(NoPolicy, match=name.split("@")[0]):
-        matches.match(GAME, ("random", name), 1)
-
-
-def test_an_environment_without_opponents_is_refused():
-    with pytest.raises(CannotBuild, match="'catch' has no opponents"):
-        matches.match(Catch(), ("random", "random"), 1)
+@pytest.mark.parametrize(
+    ("game", "player", "error", "word"),
+    [
+        (GAME, "nowhere:player", NoPolicy, "nowhere:player"),
+        (GAME, "board_games:nobody", NoPolicy, "board_games:nobody"),
+        (GAME, "/nonexistent@best", NoPolicy, "/nonexistent"),
+        (Catch(), "random", CannotBuild, "opponents"),
+    ],
+)
+def test_what_is_no_match_is_refused(game, player, error, word):
+    with pytest.raises(error, match=word):
+        matches.match(game, ("random", player), 1)

@@ -92,6 +92,8 @@ def test_results_are_reported_and_survive_a_restart_with_the_members_of_the_chec
     again.set_state(state)
     assert again.members == [0]
     assert "members [10] of the league are missing" in caplog.text
+    with pytest.raises(ValueError, match="expected an interval, members and results"):
+        again.set_state({"every_updates": 10, "results": [[0, 1, 2.0]]})
 
 
 def test_members_that_cannot_be_read_leave_and_the_run_goes_on(tmp_path, caplog):
@@ -103,18 +105,6 @@ def test_members_that_cannot_be_read_leave_and_the_run_goes_on(tmp_path, caplog)
     run(pool, fresh := Acting(), [25])
     assert (pool.members, fresh.members) == ([25], [25, 25]), "an empty league gets the agent"
     assert caplog.text.count("leaves the league") == 3
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        {"every_updates": 0, "results": []},
-        {"every_updates": 10, "results": [[0, 1, 2.0]]},
-    ],
-)
-def test_a_state_that_is_none_is_refused(state, tmp_path):
-    with pytest.raises(ValueError, match="expected an interval, members and results"):
-        Pool(str(tmp_path), League()).set_state(state)
 
 
 @pytest.mark.parametrize(

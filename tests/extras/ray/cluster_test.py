@@ -1,22 +1,6 @@
-"""How a cluster that can't be used is reported, and the metrics of a run as its gauges."""
-
-import pytest
-import ray
+"""The metrics of a run as gauges of its cluster."""
 
 from seed_rl.extras.ray import cluster
-from seed_rl.extras.ray.cluster import NoCluster, connected
-
-
-def test_a_node_that_does_not_start_gets_a_sentence(monkeypatch, caplog):
-    def init(*_, **__):
-        raise Exception("The current node timed out during startup.\nMore about it")
-
-    monkeypatch.setattr(ray, "init", init)
-    caplog.set_level("INFO")
-    sentence = "^can't use a Ray cluster at this machine: The current node timed out during startup. More about it$"
-    with pytest.raises(NoCluster, match=sentence), connected(""):
-        pass
-    assert "which may take a minute" in caplog.text, "before it is silent"
 
 
 def test_each_metric_is_a_gauge_of_its_run(monkeypatch):

@@ -1,7 +1,6 @@
 """The file of a journal: chunks that are complete or absent, and whose damage is noticed."""
 
 import contextlib
-import gzip
 import itertools
 
 import pytest
@@ -23,18 +22,6 @@ def write(path, chunks):
         sizes.append(path.stat().st_size)
     writer.close()
     return sizes
-
-
-@pytest.fixture
-def journal(tmp_path):
-    path = tmp_path / file.NAME
-    write(path, CHUNKS)
-    return path
-
-
-def test_gzip_reads_a_journal(journal):
-    text = gzip.decompress(journal.read_bytes()).decode().splitlines()
-    assert [line for line in text if not line.startswith("chunk")] == [*read(str(journal))] == LINES
 
 
 def test_a_kill_at_any_byte_leaves_complete_chunks_and_a_new_writer_continues_them(tmp_path):
@@ -71,18 +58,16 @@ def test_a_damaged_byte_is_found_or_looks_like_a_kill_in_the_last_chunk(tmp_path
             assert lines == LINES or (at >= last and lines == LINES[:3])  # all: the time in a header, for example
 
 
-def test_missing_changed_and_absent_chunks_get_a_sentence(tmp_path):
+def test_missing_changed_and_absent_chunks_are_refused(tmp_path):
     journal = tmp_path / file.NAME
     first, second, _ = write(journal, CHUNKS)
     data = journal.read_bytes()
-    for wrong, sentence in (
-        (data[:first] + data[second:], "chunk 1 after .* was expected: a chunk is missing or changed"),
+    for wrong, word in (
+        (data[:first] + data[second:], "chunk 1 after .* was expected"),
         (data[first:], "chunk 0 after nothing was expected"),
-        (data[: first - 9], "has no complete chunk"),
-        (b"hello, journal", "chunk 0 of .* is damaged"),
+        (data[: first - 9], "no complete chunk"),
+        (b"hello, journal", "damaged"),
     ):
         journal.write_bytes(wrong)
-        with pytest.raises(JournalError, match=sentence):
+        with pytest.raises(JournalError, match=word):
             [*read(str(journal))]
-    with pytest.raises(JournalError, match="there is no journal .*, as `--record` writes it: No such file"):
-        [*read(str(tmp_path / "nowhere"))]

@@ -108,9 +108,3 @@ def test_a_league_is_replayed(runs, rows, tmp_path):
     replayed = runs.run("replay", tmp_path / "run")
     assert replayed.returncode == 0, replayed.text()
     assert f"in updates 0 to {last['learner_updates']} are equal" in replayed.text()
-
-
-def test_a_simulator_that_does_not_repeat_itself_is_refused(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", "--gin_file=dmlab/small", "--synchronous"]) == 2
-    assert "does not repeat an episode for the same seed and actions" in capsys.readouterr().err

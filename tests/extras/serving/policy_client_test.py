@@ -8,7 +8,6 @@ import pytest
 from seed_rl.extras.serving import policy_client
 from seed_rl.extras.serving.policy_client import PolicyClient
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec
-from seed_rl.transport.client import Rejected
 from seed_rl.transport.codec import StepCodec
 from tests.architecture_test import first_with_tensorflow
 
@@ -67,8 +66,3 @@ def test_legal_actions_are_packed_beside_the_observation(connect):
     assert (output.reward.tolist(), output.done.tolist()) == ([1.0, 2.0], [False, False])
     bits = np.unpackbits(output.observation[LEGAL_ACTIONS], axis=1, count=9, bitorder="little")
     np.testing.assert_array_equal(bits, legal)
-
-
-def test_a_server_that_does_not_name_its_spaces_is_left(connect):
-    with pytest.raises(Rejected, match="the server at localhost:1 doesn't name the spaces of its environments"):
-        connect(None)

@@ -17,11 +17,8 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def url(request, tmp_path):
-    """A directory in an object store: in memory, unless the test is `of_every_kind`."""
+    """A directory in an object store, in memory unless a test asks for another kind."""
     return emulators.directory(getattr(request, "param", "memory"), tmp_path / "store/run")
-
-
-of_every_kind = pytest.mark.parametrize("url", emulators.KINDS, indirect=True)
 
 
 class FailingStore(ObjectStore):
@@ -48,7 +45,7 @@ def write(directory, name, data):
         file.write(data)
 
 
-@of_every_kind
+@pytest.mark.parametrize("url", emulators.KINDS, indirect=True)
 def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url):
     with working_directory(url) as directory:
         write(directory, "metrics.jsonl", b"one\n")
@@ -73,7 +70,6 @@ def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url
     assert content(url) == {"metrics.jsonl": b"one\ntwo\n", "checkpoints/checkpoint-2.npz": b"second"}
 
 
-@of_every_kind
 def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path):
     store = FailingStore(url)
     mirror = Mirror(store, str(tmp_path / "here"))
@@ -105,7 +101,6 @@ def test_a_bucket_writes_nowhere_but_into_the_directory(url, monkeypatch):
         working_directory(url).__enter__()
 
 
-@of_every_kind
 def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_path, monkeypatch):
     mirror = Mirror(ObjectStore(url), str(tmp_path / "here"))
     write(tmp_path / "here", "checkpoints/checkpoint-1.npz", b"first")

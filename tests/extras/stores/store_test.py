@@ -1,12 +1,11 @@
 """Directories in object stores."""
 
 import os
-import sys
 
 import fsspec
 import pytest
 
-from seed_rl.extras.stores.mirror import ObjectStore, check_writable, reaching, relative_name
+from seed_rl.extras.stores.mirror import ObjectStore, check_writable, relative_name
 from seed_rl.runs.run_directory import CannotUse
 from tests.extras.stores import emulators
 
@@ -43,28 +42,11 @@ def test_a_missing_file_is_an_error_and_a_missing_directory_is_empty(url, tmp_pa
         ObjectStore(url).fetch("nothing", str(tmp_path / "here"))
 
 
-@pytest.mark.parametrize("name", ["a", "a/b", ".seed_rl", "..a/b..", "a b/ü.npz", "...", "a\\..\\b"])
-def test_names_inside_of_a_directory(name):
-    assert relative_name(name) == name
-
-
 @pytest.mark.parametrize("name", ["", ".", "..", "/", "/a", "a/", "a//b", "./a", "a/.", "../a", "a/../b", "a\0b"])
-def test_names_that_are_none_or_lead_out_of_it(name):
+def test_names_that_are_none_or_lead_out_of_the_directory_are_refused(name):
+    assert relative_name("..a/b..") == "..a/b.."
     with pytest.raises(ValueError, match="expected a file name inside of the directory, got "):
         relative_name(name)
-
-
-def test_errors_of_a_store_are_reported_in_a_sentence(monkeypatch):
-    with pytest.raises(CannotUse, match="^nowhere://a/run can't be used here: .*nowhere"):
-        ObjectStore("nowhere://a/run")
-    with (
-        pytest.raises(CannotUse, match="^memory://a/run can't be read: division by zero$"),
-        reaching("memory://a/run", "read"),
-    ):
-        1 / 0  # noqa: B018
-    monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(CannotUse, match="^gs://a/run needs fsspec: pip install fsspec$"):
-        ObjectStore("gs://a/run")
 
 
 @pytest.mark.parametrize("kind", emulators.WITH_BUCKETS)

@@ -1,14 +1,10 @@
 """The texts that say which settings a search varies."""
 
-import re
-
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from seed_rl.experiment import ConfigError
 from seed_rl.extras.studies.search import extremes, read_space, text_of
-
-NONSENSE = ("A.b", "=1..2", "A.b=5,", "A.b=1e-4...1e-2")
 
 
 @pytest.mark.parametrize(
@@ -29,19 +25,15 @@ def test_a_range_or_choices(text, distribution):
 
 
 @pytest.mark.parametrize(
-    ("texts", "sentence"),
+    ("texts", "word"),
     [
-        *(
-            ([text], f"expected NAME=LOW..HIGH or NAME=VALUE,VALUE,... .*got {re.escape(repr(text))}")
-            for text in NONSENSE
-        ),
-        (["A.b=1e-2..1e-4"], "expected a range from a lower to a higher finite bound, got 'A.b=1e-2..1e-4'"),
-        (["A.b=1..1e999"], "finite bound"),
-        (["A.b=1..2", "A.b=3,4"], "each setting may be given once, got A.b twice"),
+        *(([text], "expected NAME=LOW..HIGH or") for text in ("A.b", "=1..2", "A.b=5,", "A.b=1e-4...1e-2")),
+        *(([text], "a lower to a higher finite bound") for text in ("A.b=1e-2..1e-4", "A.b=1..1e999")),
+        (["A.b=1..2", "A.b=3,4"], "A.b twice"),
     ],
 )
-def test_a_space_that_makes_no_sense_is_refused(texts, sentence):
-    with pytest.raises(ConfigError, match=sentence):
+def test_a_space_that_makes_no_sense_is_refused(texts, word):
+    with pytest.raises(ConfigError, match=word):
         read_space(texts)
 
 
