@@ -18,6 +18,7 @@ A part is the block between `<!-- KIND: NAME -->` and `<!-- end -->`; the rest o
     run: NAME                  a recorded run, from the folder NAME
     policies: all              the pretrained policies
     quantities: NAME           differences from the original, from NAME.json, which `scripts/golden.py` wrote
+    listing: PATH              a file of the repository
 """
 
 import argparse
@@ -52,13 +53,19 @@ PAGES = {
     DOCS / "results" / "README.md": DOCS / "results",
     DOCS / "guides" / "pretrained.md": DOCS / "pretrained",
     DOCS / "deviations.md": DOCS / "results" / "faithfulness",
+    DOCS / "environments.md": DOCS.parent,
+    DOCS / "python.md": DOCS.parent,
+    DOCS / "guides" / "agent.md": DOCS.parent,
+    DOCS / "guides" / "network.md": DOCS.parent,
+    DOCS / "guides" / "slurm.md": DOCS.parent,
 }
 """Directory with the data of each page."""
 RECORDS = DOCS / "results" / "records.sha256"
 """Hashes of everything that a run wrote."""
 WRITTEN_BY_RUNS = {".csv", ".gin", ".json", ".mp4", ".safetensors", ".tar"}
+LANGUAGES = {".sh": "sh", ".toml": "toml"}
 END = "<!-- end -->"
-BEGIN = re.compile("<!-- (table|atari|run|policies|quantities): ")
+BEGIN = re.compile("<!-- (table|atari|run|policies|quantities|listing): ")
 BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
 PICTURES = ("by_hours.png", "with_cut.png")
 """Pictures of a run: the first that exists is shown, the others are linked."""
@@ -86,6 +93,7 @@ def filled(page: str, data: pathlib.Path) -> str:
         "run": run_of,
         "policies": policies_of,
         "quantities": quantities_of,
+        "listing": listing_of,
     }
     return BLOCK.sub(lambda block: f"{block[1]}{content[block[2]](block[3], data)}{block[4]}", page)
 
@@ -229,6 +237,12 @@ def quantities_of(name: str, data: pathlib.Path) -> str:
         differences = f"{rounded_up(row['difference'])}{mark} | {rounded_up(row['bound'])}"
         lines.append(f"| {row['quantity']} | {counts} | `{row['by']}` | {differences} |")
     return "\n".join(["", *lines, "", origin(content), ""])
+
+
+def listing_of(name: str, data: pathlib.Path) -> str:
+    """Return a file of the repository as a block of code."""
+    language = LANGUAGES.get(pathlib.Path(name).suffix, "python")  # gin files, too
+    return f"""```{language} title="{name}"\n{(data / name).read_text(encoding="utf-8")}```\n"""
 
 
 def rounded_up(x: float) -> str:

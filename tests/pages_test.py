@@ -65,3 +65,18 @@ def test_new_records_are_appended_and_changed_ones_refused(monkeypatch, capsys, 
     (results / "a.csv").write_text("edited")
     assert pages.add_records() == 1
     assert "never changed, but these are: docs/results/a.csv\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=["README", "Home"])
+def test_each_figure_of_the_first_pages_is_on_a_page_that_it_is_linked_to(page):
+    claims = re.findall(r"^(?:\|.*|- \*\*.*\n(?:  .*\n)*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    found = []
+    for claim in (each for each in claims if ".md" in each):
+        links = re.findall(r"\]\(([^)#]+\.md)", claim)
+        evidence = "".join((page.parent / link).read_text(encoding="utf-8") for link in links)
+        words = re.sub(r"\]\([^)]*\)", "", claim)
+        figures = re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w.-])", words)
+        missing = [each for each in figures if not re.search(rf"(?<![\d.]){re.escape(each)}(?![\d.]*\d)", evidence)]
+        assert not missing, claim
+        found += figures
+    assert {"2.92", "22.7", "26.3", "24.9", "55.4", "46.7", "6.8"} <= set(found)

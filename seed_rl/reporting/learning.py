@@ -10,6 +10,7 @@ from seed_rl.errors import Failure
 
 _LONG_ENOUGH = 100_000  # agent steps
 _ROWS = 2  # with a symptom, in all of which the return doesn't rise
+_SECONDS = 15.0  # without a rise, where rows are closer together
 _CLIPPED_MASS = 0.1
 _OLD = 20.0  # updates
 _UNMOVED_MASS = 1e-5
@@ -44,18 +45,24 @@ class LearningMonitor:
         self._best_return = -math.inf
         self._largest_advantage = 0.0
         self._subject, self._rows, self._since_best = "", 0, 0
+        self._best_at = math.nan  # seconds
 
     def diagnose(self, row: Mapping[str, float]) -> str:
         """Return the symptom of a row once there is something to advise on; otherwise an empty text.
 
-        The row before must have had the same symptom, and the return must not have risen to a new best in either.
+        The row before must have had the same symptom, and the return must not have risen to a new best in either, nor
+        for a while.
         """
-        self._since_best = 0 if row.get("episode_return", math.nan) > self._best_return else self._since_best + 1
+        rises = row.get("episode_return", math.nan) > self._best_return
+        self._since_best = 0 if rises else self._since_best + 1
+        if rises or math.isnan(self._best_at):
+            self._best_at = row["seconds"]
         symptom = self.symptom(row)
         subject = symptom.partition(":")[0]
         self._rows = self._rows + 1 if subject == self._subject else 1
         self._subject = subject
-        return symptom if min(self._rows, self._since_best) >= _ROWS else ""
+        is_settled = min(self._rows, self._since_best) >= _ROWS and row["seconds"] - self._best_at >= _SECONDS
+        return symptom if is_settled else ""
 
     def symptom(self, row: Mapping[str, float]) -> str:
         """Describe a symptom, its values and a remedy, e.g. "importance weights: ..."; empty if all is well.

@@ -23,7 +23,7 @@ from tests.support.checked_commands import Line
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    {page.resolve() for place in (".", "docs", "docs/guides", "docs/results") for page in (ROOT / place).glob("*.md")}
+    {page.resolve() for place in (".", "docs", "docs/agents", "docs/guides", "docs/results") for page in (ROOT / place).glob("*.md")}
 )
 FENCE = re.compile(r'^```(\w*)(?: title="(.*?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(seed_rl\s\w+\s(?:[^`.]|\.(?!\.))*)`")
@@ -34,6 +34,7 @@ ELSEWHERE = {
     "build/": "tests/integration/language_test.py builds and runs it",
     "conda": "downloads packages",
     "docker": "tests/docker carries out the commands of docs/cloud.md, with recorders for Docker, kubectl and gcloud",
+    "gcloud": "needs a project of Google Cloud",
     "id": "a part of another command",
     "kubectl": "needs a cluster",
     "openssl": "tests/transport/conftest.py makes its certificates like this",
@@ -61,7 +62,7 @@ def scripts(text: str) -> str:
     """All that a page tells its reader to type: blocks of sh, lines behind `$`, and the steps of a CI."""
     found = []
     for kind, title, body in FENCE.findall(text):
-        if kind == "sh" and not body.startswith("--8<--"):
+        if kind == "sh" and not title:
             found.append(body)
         elif not kind:
             found += [line.removeprefix("$ ") for line in re.findall(r"^\$ (?:.*\\\n)*.*\n", body, re.MULTILINE)]
@@ -92,7 +93,7 @@ def read(page: pathlib.Path, folder: pathlib.Path) -> list[Line]:
     (folder / ".venv/bin/activate").touch()
     text = page.read_text(encoding="utf-8")
     for _, title, body in FENCE.findall(text):
-        if title and "/" not in title and not body.startswith("--8<--"):
+        if title and "/" not in title:
             (folder / title).write_text(body)
     records = folder / "records"
     records.touch()
@@ -165,7 +166,7 @@ def test_python_in_the_pages_is_valid_and_takes_from_the_public_interface_what_i
     taken = set()
     for page in PAGES:
         for kind, title, body in FENCE.findall(page.read_text(encoding="utf-8")):
-            if kind == "python" and not title.endswith(".gin") and not body.startswith("--8<--"):
+            if kind == "python" and not title.endswith(".gin"):
                 for node in ast.walk(ast.parse(body)):
                     if isinstance(node, ast.ImportFrom) and node.module == "seed_rl.api":
                         taken |= {alias.name for alias in node.names}

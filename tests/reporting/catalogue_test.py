@@ -1,4 +1,4 @@
-"""The tables of metrics, and the page that shows them."""
+"""The tables of metrics, and the pages that show them."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ from seed_rl.agents.sac import SAC
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.reporting.catalogue import METRICS, tag
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
 def table(rows):
@@ -23,7 +23,8 @@ def test_returns_come_first_in_the_alphabet_of_tags():
     assert {"episodes/return", "evaluation/return"} < set(sorted(METRICS)[:5])
 
 
-def test_the_page_has_the_tables():
-    page = PAGE.read_text(encoding="utf-8")
-    for rows in (METRICS.values(), VTrace.metrics, R2D2.metrics, PQN.metrics, SAC.metrics):
-        assert table(rows) in page, f"{PAGE.name} needs this table:\n{table(rows)}"
+def test_pages_have_the_tables():
+    agents = {"vtrace": VTrace, "r2d2": R2D2, "pqn": PQN, "sac": SAC}
+    pages = {"metrics.md": METRICS.values(), **{f"agents/{name}.md": agent.metrics for name, agent in agents.items()}}
+    for name, rows in pages.items():
+        assert table(rows) in (DOCS / name).read_text(encoding="utf-8"), f"{name} needs this table:\n{table(rows)}"

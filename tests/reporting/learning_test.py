@@ -104,14 +104,16 @@ def test_values_may_explain_nothing_in_the_first_row_and_in_a_solved_environment
 
 
 def test_advice_needs_a_symptom_in_two_rows_and_a_return_that_does_not_rise():
-    def said(*rows):
-        trouble = LearningMonitor()
+    def said(*rows, interval=10.0):
+        trouble, sick = LearningMonitor(), {"policy_lag": 31.0}
         return [
-            trouble.diagnose({"learning/clipped_mass": mass, "policy_lag": 31.0, "episode_return": value}) != ""
-            for mass, value in rows
+            trouble.diagnose(sick | {"seconds": interval * n, "learning/clipped_mass": mass, "episode_return": value})
+            != ""
+            for n, (mass, value) in enumerate(rows)
         ]
 
     assert said((0.4, 1), (0.4, 1), (0.4, 1)) == [False, False, True]
     assert said((0.4, 1), (0.4, 2), (0.4, 3), (0.4, 4)) == [False] * 4, "it learns"
     assert said((0.4, 1), (0.4, 2), (0.4, 1.5), (0.4, 1.8)) == [False, False, False, True]
+    assert said(*[(0.4, 1)] * 9, interval=2.0) == [False] * 8 + [True], "rows that are close together"
     assert said((0.0, 1), (0.0, 1), (0.4, 1), (0.0, 1), (0.4, 1)) == [False] * 5

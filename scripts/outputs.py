@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Writes what commands print into the pages that show it: scripts/outputs.py [PAGE...], by default all of them.
+
+A block of code behind `<!-- printed by: COMMAND -->` holds the output of a shell command. The commands of a page are
+run in order in a folder that has the Python files of the page.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- printed by: ([^\n]*) -->\n```\n)(.*?)(```\n)", re.DOTALL)
+_FILE = re.compile(r'^```python title="([^/"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+
+
+def pages() -> list[pathlib.Path]:
+    """Return the pages with such blocks."""
+    return [page for page in sorted((ROOT / "docs").rglob("*.md")) if BLOCK.search(page.read_text(encoding="utf-8"))]
+
+
+def printed(page: str) -> list[str]:
+    """Run the commands of a page, and return what each of them prints on standard output."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in _FILE.findall(page):
+            pathlib.Path(folder, name).write_text(content, encoding="utf-8")
+        tools = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": tools, "PYTHONPATH": f"{ROOT}:{folder}", "COLUMNS": "120"}
+        shell = ["bash", "-o", "pipefail", "-c"]
+        return [
+            subprocess.run([*shell, command], cwd=folder, env=environment, stdout=-1, text=True, check=True).stdout
+            for _, command, _, _ in BLOCK.findall(page)
+        ]
+
+
+def main() -> None:
+    for page in [pathlib.Path(name) for name in sys.argv[1:]] or pages():
+        text = page.read_text(encoding="utf-8")
+        for block, output in zip(BLOCK.finditer(text), printed(text), strict=True):
+            text = text.replace(block[0], f"{block[1]}{output}{block[4]}")
+        page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
