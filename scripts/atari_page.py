@@ -139,7 +139,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
         "Not run yet": [game for game in SETS.get(folder.name.partition("_")[0], ()) if game not in scores.ours],
     }
     hours = sum(run["minutes"] for run in runs) / 60
-    lines = [f"- {head}: {', '.join(names) or 'none'}." for head, names in notes.items()]
+    lines = [f"- {head}: {', '.join(names)}." for head, names in notes.items() if names]
     table = markdown([*heads, "highest mean value", "lowest entropy", "minutes per run"], rows)
     return "\n".join(
         [

@@ -22,9 +22,8 @@ from seed_rl import api
 from tests.support.checked_commands import Line
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = sorted(
-    {page.resolve() for place in (".", "docs", "docs/agents", "docs/guides", "docs/results") for page in (ROOT / place).glob("*.md")}
-)
+PLACES = (".", "docs", "docs/agents", "docs/guides", "docs/results")
+PAGES = sorted({page.resolve() for place in PLACES for page in (ROOT / place).glob("*.md")})
 FENCE = re.compile(r'^```(\w*)(?: title="(.*?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(seed_rl\s\w+\s(?:[^`.]|\.(?!\.))*)`")
 ELSEWHERE = {
