@@ -12,8 +12,8 @@ import nbformat
 import numpy as np
 import pytest
 import tensorflow as tf
-from nbclient import NotebookClient
 
+from scripts import outputs
 from seed_rl.api import Run, evaluate_run, load_experiment
 from seed_rl.buffers.samplers import sampler_class
 from seed_rl.learner.train_step import TrainStep
@@ -37,14 +37,15 @@ def test_catch_is_trained_from_python(example, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == f"greedy: {mean:.2f} on average over 100 episodes"
 
 
-def test_the_notebook_trains_plots_and_shows_a_film(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def test_the_notebook_trains_plots_and_shows_a_film_as_it_is_stored():
     notebook = nbformat.read(EXAMPLES / "catch.ipynb", as_version=4)
-    assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "it is kept without outputs"
+    stored = [[output.output_type for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]
     training = next(cell for cell in notebook.cells if "200_000" in cell.source)
     training.source = training.source.replace("200_000", "4_000")
-    NotebookClient(notebook, timeout=int(within(240)), resources={"metadata": {"path": str(tmp_path)}}).execute()
-    shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    outputs.run_cells(notebook, seconds=int(within(240)))
+    cells = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    assert [[output.output_type for output in cell] for cell in cells] == stored
+    shown = [output for cell in cells for output in cell]
     printed = [output.text.strip() for output in shown if output.output_type == "stream"]
     pictures = [kind for output in shown for kind in output.get("data", {}) if kind.startswith("image/")]
     assert re.fullmatch(r"4,\d{3} frames, return -?[01]\.\d\d", printed[0])
