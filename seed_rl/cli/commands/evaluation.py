@@ -21,7 +21,7 @@ from seed_rl.system.signals import Stop, signals
     flags.integer("envs", 16, "Environments played in parallel.", lower_bound=1),
     flags.string("output", None, f"JSON file with every episode; default: evaluation.json {HERE}."),
     flags.OVERWRITE,
-    flags.number("at_least", None, "Exit code 1 if the mean return of a run is below this."),
+    flags.number("at_least", None, "Exit with code 1 if the mean return of a run is below this."),
     arguments="log directories, bundles or URLs of several runs, instead of --logdir.",
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:

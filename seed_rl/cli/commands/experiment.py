@@ -11,8 +11,8 @@ EXPERIMENT = flags.group(
     "the experiment",
     flags.repeated("gin_file", [], "Path, or shipped file such as gym/any; repeatable."),
     flags.repeated("gin_param", [], "Setting, e.g. Optimizer.learning_rate=1e-4; repeatable."),
-    flags.choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
-    flags.integer("total_frames", None, "Overrides Experiment.total_frames, e.g. 300k."),
+    flags.choice("agent", None, config_files.agents(), "Replace the agent of the files."),
+    flags.integer("total_frames", None, "Override Experiment.total_frames, e.g. 300k."),
 )
 _OVERRIDES = {
     "total_frames": "Experiment.total_frames",

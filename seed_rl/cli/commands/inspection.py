@@ -17,7 +17,7 @@ from seed_rl.system.files import explaining
 @command(
     "seed_rl configs gym/any --agent=ppo > mine.gin",
     flags.repeated("gin_param", [], "Setting that overrides the files; repeatable."),
-    flags.choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
+    flags.choice("agent", None, config_files.agents(), "Replace the agent of the files."),
     arguments="gin files to show, such as gym/any; none: list the shipped ones.",
 )
 def configs(values: flags.FlagValues, *files: str) -> int:

@@ -55,8 +55,8 @@ OPTION = RunOption(
     flags.group(
         "several machines",
         flags.comma_separated("learner_hosts", [], "host:port of each learner."),
-        flags.integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
-        flags.boolean("trusted_network", False, "Trust all machines that reach them."),
+        flags.integer("learner_host", None, "Index of this host; default: JOB_COMPLETION_INDEX."),
+        flags.boolean("trusted_network", False, "Trust all machines that reach the hosts' ports."),
     ),
     _with_hosts,
 )

@@ -18,8 +18,8 @@ _KINDS = "LOGDIR, LOGDIR@CHECKPOINT, `random` or MODULE:FUNCTION"
 @command(
     "seed_rl tournament runs/chess runs/older_chess random --members=3",
     flags.integer("games", 100, "Games per pair of players.", lower_bound=1),
-    flags.integer("members", 0, "Also this many evenly spread members of the first run's league.", lower_bound=0),
-    flags.boolean("greedy", False, "Policies always take the greedy action."),
+    flags.integer("members", 0, "Add this many evenly spread members of the first run's league.", lower_bound=0),
+    flags.boolean("greedy", False, "Always take the greedy action."),
     flags.integer("seed", 1, "Seed of games and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
     flags.IMPORT_MODULE,
     arguments=f"players, each a {_KINDS}; the first is a run, which defines the game.",
