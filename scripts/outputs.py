@@ -19,6 +19,8 @@ from nbclient import NotebookClient
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- printed by: ([^\n]*) -->\n```\n)(.*?)(```\n)", re.DOTALL)
 NOTEBOOK = ROOT / "examples" / "catch.ipynb"
+HOME = "/home/me/seed_rl"
+"""Stands for the places of the machine in outputs."""
 _FILE = re.compile(r'^```python title="([^/"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 
 
@@ -34,11 +36,12 @@ def printed(page: str) -> list[str]:
             pathlib.Path(folder, name).write_text(content, encoding="utf-8")
         tools = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {**os.environ, "PATH": tools, "PYTHONPATH": f"{ROOT}:{folder}", "COLUMNS": "120"}
-        shell = ["bash", "-o", "pipefail", "-c"]
-        return [
-            subprocess.run([*shell, command], cwd=folder, env=environment, stdout=-1, text=True, check=True).stdout
-            for _, command, _, _ in BLOCK.findall(page)
-        ]
+        outputs = []
+        for _, command, _, _ in BLOCK.findall(page):
+            shell = ["bash", "-o", "pipefail", "-c", command]
+            output = subprocess.check_output(shell, cwd=folder, env=environment, text=True)
+            outputs.append(output.replace(folder, HOME).replace(sys.prefix, f"{HOME}/.venv"))
+        return outputs
 
 
 def run_cells(notebook: nbformat.NotebookNode, seconds: int) -> None:

@@ -119,7 +119,7 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: boo
 
 
 OF_ALL_COMMANDS = (
-    choice("log_level", "info", ["debug", "info", "warning", "error"], "Show messages from this level on."),
+    choice("log_level", "info", ["debug", "info", "warning", "error"], "Lowest shown."),
     boolean("help", False, "Show this help.", short_name="h"),
 )
 
