@@ -25,8 +25,6 @@ from seed_rl.system.signals import Stop
 
 _log = logging.getLogger(__name__)
 
-ROWS = 100
-"""Rows of metrics that a run has at least, if it has as many updates."""
 PATIENCE = 20
 """Updates in a row with a step that is not finite: observations and rewards have bounds, so it is the weights."""
 
@@ -90,12 +88,8 @@ class Learner:
         began = time.monotonic() - self.counters.seconds
         continues = self.counters.learner_updates or self.progress.restored
         resumed = (self.counters.env_frames, self.counters.seconds) if continues else None
-        log = RunLog(
-            self._run_state,
-            self.open_sinks(resumed),
-            self.experiment.logs.metrics_interval_s,
-            frames_per_row=self.experiment.total_frames / ROWS,
-        )
+        interval, frames_per_row = self.experiment.logs.metrics_interval_s, self.experiment.total_frames / 100
+        log = RunLog(self._run_state, self.open_sinks(resumed), interval, frames_per_row)
         try:
             with self.saver.last_checkpoint():
                 for batch, env_frames in self._rounds(stop, log):
