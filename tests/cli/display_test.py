@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from seed_rl.cli.display import RunDisplay, sparkline
+from seed_rl.cli.display import RunDisplay
 from seed_rl.experiment import config_files
 from seed_rl.reporting.text import duration
 
@@ -73,12 +73,6 @@ def test_a_file_gets_a_line_for_each_row_and_one_when_something_changes():
     assert "loss 0.0123" in texts[4]
 
 
-def test_before_the_first_update_the_display_says_when_it_comes():
-    row = {name: value for name, value in ROW.items() if name != "loss/total"} | {"env_frames": 0.0}
-    for steps, what in (0.0, "reset"), (300.0, "300 steps; first update after 20 more"), (320.0, "as soon as"):
-        assert what in lines(row | {"acted_steps": steps})[0]
-
-
 def test_a_terminal_shows_the_newest_row_in_a_panel_which_needs_60_columns():
     text = shown(Terminal(), ROW, LATER | {"episode_return": 20.0})
     last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("40%") :])
@@ -94,12 +88,6 @@ def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
         progress.show(ROW)
     with pytest.raises(OSError, match="No space left"):
         file.close()
-
-
-def test_a_sparkline_has_a_tick_for_each_share_of_the_finite_values():
-    assert sparkline([0.0, float("nan"), 7.0, 3.5], 32) == "▁█▅"
-    assert sparkline([0.0] * 50 + [1.0] * 50, 4) == "▁▁██"
-    assert sparkline([], 32) == sparkline([1.0], -3) == ""
 
 
 def test_the_time_that_is_left_follows_from_the_last_minute():

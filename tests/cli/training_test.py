@@ -88,19 +88,6 @@ def test_a_log_directory_alone_continues_its_run_with_other_settings_if_wanted(c
     assert "left_there" not in sys.modules, "what is there is not executed"
 
 
-def test_a_run_with_modules_of_its_own_continues_once_they_are_named_and_writes_where_it_did(
-    begun, tmp_path, capsys, monkeypatch
-):
-    (tmp_path / "own_core.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    before = config_files.load("dmlab/vtrace", ["VTrace.core = 'own_core:Core'", "DMLab.level_cache = '/somewhere'"])
-    config_files.save_config(before, str(tmp_path))
-    assert main(["train", f"--logdir={tmp_path}"]) == 2
-    assert "which needs --import_module=own_core" in capsys.readouterr().err
-    assert main(["train", f"--logdir={tmp_path}", "--import_module=own_core"]) == 0
-    assert begun == [before]
-
-
 def test_evaluations_count_from_the_tenth_episode_on():
     row = {"episodes": 200, "eval/episode_return": 18.0}
     assert settled_return(row | {"eval/episodes": 9}, "eval/episode_return") == -math.inf
