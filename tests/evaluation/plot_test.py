@@ -53,12 +53,6 @@ def test_runs_are_named_by_the_settings_in_which_they_differ_or_by_their_directo
     assert labels(("a/pong", None), ("a/pong", None)) == ["pong", "pong"], "not taken for seeds"
 
 
-def test_seeds_have_their_interquartile_mean_and_its_interval():
-    _, mean = band_of([line((0, value), (10, value)) for value in (1, 3, 5, 90)])
-    np.testing.assert_allclose(mean.value, 4)
-    assert 1 <= mean.low[0] < 4 < mean.high[0] <= 90
-
-
 def test_a_mean_is_of_the_runs_that_have_values():
     x, mean = band_of([line((0, 0), (4, 4)), line((1, 3), (10, 12)), line((2, 2), (10, 10))])
     complete = (x >= 2) & (x <= 4)
