@@ -26,7 +26,7 @@ import numpy as np
 import psutil
 
 from benchmarks import BenchmarkError
-from seed_rl.specs import ArraySpec, EnvSpec, Lease
+from seed_rl.specs import ActorSettings, ArraySpec, EnvDescription, EnvSpec, Lease
 from seed_rl.transport import protocol
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
@@ -119,7 +119,9 @@ def measure(
     with contextlib.ExitStack() as cleanup:
         pool = cleanup.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
         directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl-"))
-        server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
+        settings = ActorSettings(EnvDescription("none", {}), 1, 1)
+        server = ActorServer(f"unix:{directory}/bench.sock", settings, security=ServerSecurity())
+        server.service = service
         service.start()
         cleanup.callback(service.stop)
         address = server.start()

@@ -25,7 +25,7 @@ from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
 from seed_rl.inference.thread import ActingThread
 from seed_rl.reporting.text import columns
-from seed_rl.specs import ActorSettings, ArraySpec, DiscreteSpec, EnvDescription, EnvSpec
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.transport.codec import StepCodec
 from seed_rl.types import EnvOutput
 
@@ -65,8 +65,7 @@ def _null_inference(num_envs: int, batch_size: int) -> CentralInference:
         queue=UnrollQueue(1),
         batcher=Batcher(batch_size, max_wait=0.002),
     )
-    settings = ActorSettings(EnvDescription("none", {}), 1, 1)
-    return CentralInference(settings, ENV_SPEC, Membership(num_envs, 0, 60.0), [thread])
+    return CentralInference(ENV_SPEC, Membership(num_envs, 0, 60.0), [thread])
 
 
 class _NullActStep:

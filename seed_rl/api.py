@@ -38,8 +38,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.rl.distributions import ActionDistribution, distribution_of
     from seed_rl.rl.masks import mask_illegal
     from seed_rl.rl.vtrace import lambda_returns, vtrace
-    from seed_rl.runs.fleet import ActorFailed
-    from seed_rl.runs.local_actors import ELSEWHERE, PROCESSES, THREADS
+    from seed_rl.runs.fleet import ELSEWHERE, PROCESSES, THREADS, ActorFailed
     from seed_rl.runs.run import Run
     from seed_rl.runs.run_directory import CannotUse
     from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within

@@ -10,7 +10,7 @@ from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.thread import ActingThread, InferenceStats
-from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
+from seed_rl.specs import EnvSpec, GroupLease, Lease
 from seed_rl.transport.limits import HostLog
 from seed_rl.transport.protocol import Refusal, Refused
 from seed_rl.transport.streams import Request, Service
@@ -29,7 +29,6 @@ class CentralInference(Service):
     fails, `raise_failure` raises, and every later request is refused with a sentence.
     """
 
-    settings: ActorSettings
     env_spec: EnvSpec
     membership: Membership
     threads: Sequence[ActingThread]
@@ -70,9 +69,6 @@ class CentralInference(Service):
             if isinstance(failure, Failure):
                 raise failure
             raise RuntimeError(f"inference failed: {failure}") from failure
-
-    def describe(self) -> ActorSettings:
-        return self.settings
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
         if env_spec != self.env_spec:

@@ -23,7 +23,6 @@ from seed_rl.inference.acting import Acting
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.actor_server import actor_settings
 from seed_rl.learner.learner import Learner
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.progress import Progress
@@ -181,8 +180,7 @@ class Assembly(NamedTuple):
         parts.copy_weights = copy_weights
         parts.source = self.source(parts)
         threads, players = [one.thread for one in parts.acting], experiment.env.players
-        settings, env_spec = actor_settings(experiment), parts.agent.env_spec
-        parts.service = CentralInference(settings, env_spec, self.membership(parts), threads, players)
+        parts.service = CentralInference(parts.agent.env_spec, self.membership(parts), threads, players)
         parts.progress.attach(parts.service)
         parts.saver.attach(parts.source.snapshot, parts.restored_from is not None)
         self.finish(parts)

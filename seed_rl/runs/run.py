@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import short_repr
-from seed_rl.learner.actor_server import loading_server
-from seed_rl.runs.fleet import Fleet
-from seed_rl.runs.local_actors import ACTORS, PROCESSES, THREADS, local_actors
+from seed_rl.learner.actor_server import server_of
+from seed_rl.runs.fleet import ACTORS, PROCESSES, THREADS, Fleet, local_actors
 from seed_rl.runs.run_directory import CannotUse, record_configuration, run_directory
 from seed_rl.system.entry_points import declarations
 from seed_rl.system.files import allow_many_files, explaining, socket_directory
@@ -155,7 +154,7 @@ class Run:
             stopping = StopIf(lambda: actors.failed is not None or stop.is_set())
             address = self.address or f"unix:{cleanup.enter_context(socket_directory())}/learner.sock"
             cleanup.callback(actors.stop)
-            server = loading_server(self.experiment, address, self.security)
+            server = server_of(self.experiment, address, self.security)
             cleanup.callback(server.stop, grace=0.5)
             address = server.start()
             actors.start(address)  # they build their environments while TensorFlow loads

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from seed_rl.specs import ActorSettings
 from seed_rl.system.host_memory import reuse_freed_blocks
 from seed_rl.transport import address as addresses
 from seed_rl.transport import messages, protocol
@@ -33,16 +34,19 @@ _REFUSED_JOINS = 10  # per host and second; further ones aren't read
 class ActorServer:
     """Serves actors from `start` to `stop`, on its own thread."""
 
-    def __init__(self, address: str, service: Service, *, security: ServerSecurity, max_message_bytes: int = 64 << 20):
+    def __init__(
+        self, address: str, settings: ActorSettings, *, security: ServerSecurity, max_message_bytes: int = 64 << 20
+    ):
         """The address is `host:port` (port 0: any free one) or `unix:/path`; groups with larger steps may not join.
 
         Raises:
           AddressError, SecurityError: the address is malformed, or `security` isn't enough for it.
         """
-        self.service = service
-        """Answers the calls; may be replaced while there are no streams."""
+        self.service: Service | None = None
+        """Answers joins and steps, once the learner has loaded."""
         self.streams: set[ActorStream] = set()
         """The open streams, which the server's thread changes; any thread may count them."""
+        self._settings = settings
         self._address = addresses.parse_address(address)
         security.check(self._address)
         self._security = security
@@ -143,7 +147,7 @@ class ActorServer:
         with reading():
             client = messages.read_describe_request(request)
         _log.debug("an actor on %s (%s) asks which environments to build", client[:100], peer)
-        return messages.describe_reply(self.service.describe())
+        return messages.describe_reply(self._settings)
 
     def _join(self, request: bytes, peer: str) -> bytes:
         if self._refused_joins.is_spent(peer):
@@ -157,7 +161,7 @@ class ActorServer:
                 step = f"a step of {max(group_sizes)} environments is a message of {largest} bytes"
                 sentence = f"{step} and the learner reads up to {self._max_message_bytes}: make the groups smaller"
                 raise Refused(Refusal.INVALID_ARGUMENT, sentence)
-            return messages.join_reply(self.service.join(run_id, env_spec, group_sizes, peer))
+            return messages.join_reply(self._loaded().join(run_id, env_spec, group_sizes, peer))
         except Exception as error:
             if not (isinstance(error, Refused) and error.refusal is Refusal.UNAVAILABLE):  # for a moment only
                 self._refused_joins.take(peer)
@@ -168,4 +172,9 @@ class ActorServer:
             opening = protocol.Opening.read(call.metadata)
         if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
-        ActorStream(call, self.service, opening, self.streams)
+        ActorStream(call, self._loaded(), opening, self.streams)
+
+    def _loaded(self) -> Service:
+        if self.service is None:
+            raise Refused(Refusal.UNAVAILABLE, "the learner is still loading")
+        return self.service

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
+from seed_rl.specs import EnvSpec, GroupLease, Lease
 from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import IncomingCall
 from seed_rl.transport.codec import StepCodec
@@ -42,9 +42,6 @@ class Service(Protocol):
 
     The server's thread calls all methods, which must return at once. `join`, `open` and `step` may raise `Refused`.
     """
-
-    def describe(self) -> ActorSettings:
-        """Return the settings from which an actor builds its environments."""
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
         """Make room for an actor's groups."""

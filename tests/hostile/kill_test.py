@@ -5,7 +5,7 @@ import random
 import signal
 import time
 
-from seed_rl.runs.local_actors import LocalActors
+from seed_rl.runs.fleet import LocalActors
 from tests.support.counting import Counting
 
 MINUTES = float(os.environ.get("SEED_RL_KILL_MINUTES", "2"))

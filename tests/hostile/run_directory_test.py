@@ -13,7 +13,7 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
-from seed_rl.runs.local_actors import ELSEWHERE
+from seed_rl.runs.fleet import ELSEWHERE
 from seed_rl.runs.run import Run
 from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system import archives

@@ -13,7 +13,7 @@ from tests.transport import peers
 def test_an_actor_that_joins_and_leaves_all_the_time_does_not_fill_the_log(caplog):
     caplog.set_level("INFO")
     batcher = SimpleNamespace(max_batch_size=2, group_opened=lambda lease: None, group_closed=lambda lease: None)
-    service = CentralInference(peers.SETTINGS, peers.SPEC, Membership(2, 1, 10.0), [SimpleNamespace(batcher=batcher)])
+    service = CentralInference(peers.SPEC, Membership(2, 1, 10.0), [SimpleNamespace(batcher=batcher)])
     for port in range(200):
         session = service.join(f"run {port}", peers.SPEC, [2], f"ipv4:10.0.0.1:{port}").session
         lease, _ = service.open(session, 0)
@@ -27,7 +27,7 @@ def test_an_actor_that_joins_and_leaves_all_the_time_does_not_fill_the_log(caplo
 
 def test_a_game_is_not_torn_apart_by_groups():
     threads = [SimpleNamespace(batcher=SimpleNamespace(max_batch_size=6))]
-    service = CentralInference(peers.SETTINGS, peers.SPEC, Membership(12, 1, 10.0), threads, players=3)
+    service = CentralInference(peers.SPEC, Membership(12, 1, 10.0), threads, players=3)
     service.join("whole", peers.SPEC, [3, 6], "peer")
     with pytest.raises(Refused, match=r"groups of 1 to 6 .*, in whole games of 3 players, got \[6, 4\]"):
         service.join("torn", peers.SPEC, [6, 4], "peer")

@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference
+from seed_rl.learner.actor_server import server_of
 from seed_rl.learner.replicas import Replicas, whole_reader
 from seed_rl.runs.assembly import Assembly
-from seed_rl.runs.local_actors import LocalActors
+from seed_rl.runs.fleet import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
-from seed_rl.transport.server import ActorServer
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig, place, relations
 from tests.support.deadlines import within
@@ -48,7 +48,8 @@ class Pipeline:
             parts = assembly.parts(self.experiment, str(directory), cleanup)
         self.agent, self.service, self.acting, self.source = parts.agent, parts.service, parts.acting, parts.source
         self.address = f"unix:{directory}/learner.sock"
-        self.server = ActorServer(self.address, self.service, security=ServerSecurity())
+        self.server = server_of(self.experiment, self.address, ServerSecurity())
+        self.server.service = self.service
         arguments = [f"--import_module={Counting.__module__}"]
         self.actors = LocalActors(2, str(directory / "actors"), arguments, on_failure=self.fail)
 

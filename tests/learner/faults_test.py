@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
-from seed_rl.learner.actor_server import loading_server
+from seed_rl.learner.actor_server import server_of
 from seed_rl.learner.learner import PATIENCE
 from seed_rl.reporting.learning import Diverged
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
@@ -46,7 +46,7 @@ def play(experiment, address, observation):
 
 def test_numbers_beyond_the_bounds_end_their_actor_and_weights_beyond_help_the_run(tmp_path, caplog):
     experiment = config_files.load(["gym/cartpole"], SMALL)
-    server = loading_server(experiment, f"unix:{tmp_path}/learner.sock", ServerSecurity())
+    server = server_of(experiment, f"unix:{tmp_path}/learner.sock", ServerSecurity())
     learner = learner_of(experiment, tmp_path)
     server.service = learner.service
     address = server.start()

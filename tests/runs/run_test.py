@@ -27,7 +27,7 @@ from seed_rl.api import (
 from seed_rl.envs import registry
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.registry import register
-from seed_rl.runs.local_actors import local_actors
+from seed_rl.runs.fleet import local_actors
 from seed_rl.transport.server import ActorServer
 
 

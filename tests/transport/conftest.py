@@ -29,7 +29,8 @@ class House:
     def serve(self, address=None, security=None, **limits):
         """Starts a server with a new fake service."""
         service = peers.FakeService()
-        server = ActorServer(address or self.path, service, security=security or ServerSecurity(), **limits)
+        server = ActorServer(address or self.path, peers.SETTINGS, security=security or ServerSecurity(), **limits)
+        server.service = service
         self._ends += [service.end, lambda: server.stop(grace=1.0)]
         return SimpleNamespace(address=server.start(), server=server, service=service)
 

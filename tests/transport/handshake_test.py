@@ -82,8 +82,8 @@ def test_groups_whose_steps_are_too_large_may_not_join(house):
 @pytest.mark.parametrize(
     ("method", "refusal", "kind"),
     [
-        ("describe", Refusal.NOT_FOUND, Disconnected),
         ("join", Refusal.FAILED_PRECONDITION, Rejected),
+        ("join", Refusal.NOT_FOUND, Disconnected),
         ("open", Refusal.PERMISSION_DENIED, Rejected),
         ("step", Refusal.UNAVAILABLE, Disconnected),
         ("step", None, Disconnected),  # a fault of the learner
@@ -98,7 +98,6 @@ def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, me
     other.step(peers.output(1))
     learner.service.failures[method] = failure
     calls = {
-        "describe": lambda: client.describe(timeout=1.0),
         "join": lambda: client.join("run", peers.SPEC, [1], timeout=1.0),
         "open": lambda: client.open(lease, 1, peers.SPEC).step(peers.output(1)),
         "step": lambda: client.open(lease, 1, peers.SPEC).step(peers.output(1)),

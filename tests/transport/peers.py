@@ -49,10 +49,6 @@ class FakeService:
         if method in self.failures:
             raise self.failures[method]
 
-    def describe(self):
-        self._may_fail("describe")
-        return SETTINGS
-
     def join(self, run_id, env_spec, group_sizes, peer):
         self._may_fail("join")
         begin = sum(len(group.env_ids) for lease in self._leases for group in lease.groups)
@@ -126,9 +122,9 @@ def learn(address, token="", cert_file="", key_file=""):
     """Serves until standard input ends, with a token and TLS if they are given; prints the address."""
     logging.basicConfig(level=logging.INFO)
     security = ServerSecurity(*read_certificate(cert_file, key_file), token)
-    service = FakeService()
-    service.steps = collections.deque(maxlen=0)  # nobody looks at them
-    server = ActorServer(address, service, security=security, max_message_bytes=1 << 20)
+    server = ActorServer(address, SETTINGS, security=security, max_message_bytes=1 << 20)
+    server.service = FakeService()
+    server.service.steps = collections.deque(maxlen=0)  # nobody looks at them
     print(server.start(), flush=True)
     sys.stdin.read()
     server.stop(grace=1.0)

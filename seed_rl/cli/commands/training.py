@@ -15,7 +15,7 @@ from seed_rl.experiment import Experiment
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import duration, quantity
 from seed_rl.runs.auto_actors import with_actors
-from seed_rl.runs.local_actors import ELSEWHERE, PROCESSES
+from seed_rl.runs.fleet import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
 from seed_rl.system.signals import StopFlag, signals, stop_with_parent
 

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from seed_rl.cli import flags
 from seed_rl.cli.flags import RUN_OPTIONS, RunOption
 from seed_rl.errors import UsageError
-from seed_rl.runs.local_actors import ELSEWHERE
+from seed_rl.runs.fleet import ELSEWHERE
 from seed_rl.runs.run import Run
 from seed_rl.transport.address import Address, parse_address
 from seed_rl.transport.credentials import ClientSecurity

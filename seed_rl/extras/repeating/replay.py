@@ -24,8 +24,7 @@ from seed_rl.extras.repeating.recording import deterministic
 from seed_rl.extras.repeating.segments import Segment
 from seed_rl.foreign import number as checked_number
 from seed_rl.foreign import short_repr
-from seed_rl.runs.fleet import ActorEnd
-from seed_rl.runs.local_actors import LocalActors
+from seed_rl.runs.fleet import ActorEnd, LocalActors
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explaining
 from seed_rl.system.machine import processor, versions

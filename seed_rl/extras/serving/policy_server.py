@@ -11,7 +11,7 @@ from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.actor_server import actor_settings, server_of
+from seed_rl.learner.actor_server import server_of
 from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
 from seed_rl.system.files import allow_many_files
 from seed_rl.system.signals import Stop
@@ -38,14 +38,13 @@ class PolicyServer:
         self._experiment = experiment = experiment_of(logdir)
         self._agent, self.checkpoint, self.env_frames = restore_agent(experiment, logdir, checkpoint)
         self._version, self._problem = self._version_of(self.checkpoint), ""
-        actors, inference, env_spec = experiment.actors, experiment.inference, self._agent.env_spec
+        actors, inference = experiment.actors, experiment.inference
         sizes = Sizes.of_policy(max_envs, inference.max_batch_size, greedy or actors.greedy_evaluation)
         self.acting = Acting(self._agent, sizes, inference, seed)
         self._between_batches = threading.Lock()
         self.acting.thread.turn = lambda requests: self._between_batches
         membership = Membership(max_envs, seed, inference.lease_timeout_s)
-        settings = actor_settings(experiment)
-        self.service = CentralInference(settings, env_spec, membership, [self.acting.thread])
+        self.service = CentralInference(self._agent.env_spec, membership, [self.acting.thread])
         self._episodes = EpisodeWindow(RECENT_EPISODES)
 
     def serve(self, address: str, security: ServerSecurity, stop: Stop) -> Generator[dict[str, float], None, None]:
@@ -55,8 +54,9 @@ class PolicyServer:
         rows of numbers, if they have changed; the first as soon as clients get actions.
         """
         allow_many_files()
-        inference, interval_s = self._experiment.inference, self._experiment.logs.metrics_interval_s
-        server = server_of(self.service, self._agent.env_spec, inference, address, security)
+        interval_s = self._experiment.logs.metrics_interval_s
+        server = server_of(self._experiment, address, security)
+        server.service = self.service
         _log.info("serving %s at %s", self.checkpoint, server.start())
         try:
             self.acting.act_step.warm_up()

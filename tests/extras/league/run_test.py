@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from seed_rl.experiment import ConfigError, config_files
-from seed_rl.runs.local_actors import THREADS
+from seed_rl.runs.fleet import THREADS
 from seed_rl.runs.run import Run
 
 LEAGUE = ("import seed_rl.extras.league.settings", "Experiment.league = @League()")

@@ -11,8 +11,7 @@ import pytest
 
 from seed_rl.api import ActorFailed, Run
 from seed_rl.runs import fleet
-from seed_rl.runs.fleet import ActorEnd, SupervisedFleet
-from seed_rl.runs.local_actors import LocalActors
+from seed_rl.runs.fleet import ActorEnd, LocalActors, SupervisedFleet
 from seed_rl.system.children import how_it_ended
 from tests.support.deadlines import within
 from tests.support.failing_env import Failing
