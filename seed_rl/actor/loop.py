@@ -68,12 +68,10 @@ class Actor:
             self._client.close()
 
     def run(self) -> None:
-        """Acts until the run is over or `stop`.
+        """Act until the run is over or `stop`.
 
-        Raises:
-          Rejected: the learner refuses this actor permanently.
-          CannotBuild: the environments can't be built here, or violate the contract of `EnvConfig`.
-          EnvironmentFailed: an environment raised an error, whose traceback is logged.
+        Raises Rejected if the learner refuses this actor, CannotBuild if the environments can't be built here, and
+        EnvironmentFailed if one raised an error, whose traceback is logged.
         """
         try:
             while not self._stop.is_set():

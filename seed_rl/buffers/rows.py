@@ -36,7 +36,6 @@ class Rows:
 
     def gather(self, indices: Any) -> Any:
         """Copy rows by their `indices` on the first axis, int [n]: nest of [n, ...]."""
-
         return tf.nest.map_structure(lambda s, v: _unheld(tf.gather(v, indices), s), self.specs, self._variables)
 
     def scatter(self, indices: Any, values: Any) -> None:

@@ -57,7 +57,6 @@ class Sampler(abc.ABC):
         self._priorities = np.zeros(num_slots, np.float64)  # by slot; zero if and only if the slot is not inside
 
     def __len__(self) -> int:
-        """Number of sequences inside."""
         return self._size
 
     @property
@@ -76,17 +75,10 @@ class Sampler(abc.ABC):
         return float(self._priorities.max()) if self._size else 1.0
 
     def insert(self, slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
-        """Add finished sequences, oldest first.
+        """Add finished sequences, oldest first; return the slots evicted to make room, int32 [m], oldest first.
 
-        Args:
-          slots: int32 [n], different ones that are not inside, n <= `capacity`.
-          priorities: float [n], not negative; raised to `PRIORITY_FLOOR` where they are smaller.
-
-        Returns:
-          int32 [m]: the slots evicted to make room, oldest first.
-
-        Raises:
-          ValueError: n exceeds the capacity, a slot is inside or repeated, or a priority is no such number in float32.
+        The slots, int32 [n], are different ones that are not inside, n <= `capacity`. The priorities, float [n], are
+        raised to `PRIORITY_FLOOR`. A ValueError says which of this is not so.
         """
         priorities = _usable_priorities(slots, priorities)
         self._check_new(slots)
@@ -107,30 +99,19 @@ class Sampler(abc.ABC):
         """Draw `count` of the sequences inside, at least one, independently with replacement."""
 
     def update(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Set new priorities of `slots` inside, as in `insert`; if a slot is repeated, its last priority counts.
-
-        Raises:
-          ValueError: a slot is not inside; a priority is negative, not finite or too large for float32.
-        """
+        """Set new priorities of `slots` inside, as in `insert`; if a slot is repeated, its last priority counts."""
         priorities = _usable_priorities(slots, priorities)
         if (outside := self._priorities[slots] == 0).any():
             raise ValueError(f"slot {slots[outside][0]} is not inside")
         self._set(slots, priorities)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """The state for `set_state`, as arrays that can be saved without pickle.
-
-        They are slots int32 [N], oldest first, their priorities float64 [N], and the random generator's state as JSON.
-        """
+        """Return slots int32 [N], oldest first, priorities float64 [N], and the random generator's state as JSON."""
         generator = np.frombuffer(json.dumps(self.generator.bit_generator.state).encode(), np.uint8).copy()
         return {"slots": self.slots, "priorities": self.priorities, "generator": generator}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replace the content with the result of `get_state` of a sampler, whose capacity may have been different.
-
-        Raises:
-          ValueError: the state is not that of a sampler, or does not fit into this one.
-        """
+        """Take a state of `get_state`, of a sampler of any capacity, or raise a ValueError if it does not fit."""
         expected = {"slots", "priorities", "generator"}
         if set(state) != expected:
             raise ValueError(f"the state of a replay has {sorted(expected)}, not {sorted(state)}")
@@ -145,7 +126,7 @@ class Sampler(abc.ABC):
         self.insert(slots, priorities)
 
     def _ring(self, ranks: np.ndarray) -> np.ndarray:
-        """Positions in `_order` of sequences by age rank, int [n], where 0 is the oldest: int64 [n]."""
+        """Return positions in `_order`, int64 [n], of sequences by age rank, int [n], where 0 is the oldest."""
         return (self._oldest + ranks) % self.capacity
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
@@ -160,7 +141,7 @@ class Sampler(abc.ABC):
 
 
 def _usable_priorities(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
-    """The priorities of some slots, checked and raised to the floor: float64 [n]."""
+    """Check the priorities of some slots, and return them raised to the floor, float64 [n]."""
     priorities = np.asarray(priorities, np.float64)
     if slots.shape != priorities.shape:
         raise ValueError(f"expected slots [n] and priorities [n], got {slots.shape} and {priorities.shape}")
@@ -213,9 +194,5 @@ SAMPLERS: dict[str, type[Sampler]] = {"prioritized": PrioritizedSampler, "unifor
 
 
 def sampler_class(name: str) -> type[Sampler]:
-    """The class that `Replay.sampler` names: one of `SAMPLERS`, or `module:Class`.
-
-    Raises:
-      CannotAct: the class can't be imported, or is no sampler.
-    """
+    """Return the class that `Replay.sampler` names: one of `SAMPLERS`, or `module:Class`; else raise CannotAct."""
     return SAMPLERS.get(name) or own_class("Replay.sampler", name, Sampler)  # type: ignore[type-abstract]

@@ -23,12 +23,9 @@ class SlotPool:
         return len(self._free)
 
     def acquire(self, count: int, version: int = 0) -> np.ndarray:
-        """Take `count` free slots, int32 [count], for unrolls that begin after `version` learner updates.
-
-        The store is sized so that back-pressure leaves enough of them: fewer are a RuntimeError.
-        """
+        """Take `count` free slots, int32 [count], for unrolls that begin after `version` learner updates."""
         with self._lock:
-            if count > len(self._free):
+            if count > len(self._free):  # the store is sized so that back-pressure leaves enough
                 raise RuntimeError(f"{count} slots requested, {len(self._free)} of {self.num_slots} are free")
             slots = np.array([self._free.pop() for _ in range(count)], np.int32)
         self.versions[slots] = version

@@ -34,11 +34,9 @@ class SumTree:
         return self._nodes[indices + self._first_leaf]
 
     def find(self, targets: np.ndarray) -> np.ndarray:
-        """Where each target, float64 [n] in [0, `total`), falls when the numbers are laid end to end, clipped.
+        """Return the i, int64 [n], where each target, float64 [n] in [0, `total`), falls with numbers laid end to end.
 
-        Returns:
-          int64 [n]: the i for which sum(numbers[:i]) <= target < sum(numbers[:i + 1]), up to rounding. The number at i
-          is never zero unless all numbers are.
+        There sum(numbers[:i]) <= target < sum(numbers[:i + 1]), up to rounding, and the number is not zero.
         """
         rest = np.maximum(targets, 0)
         nodes = np.ones(rest.shape, np.int64)

@@ -45,14 +45,9 @@ _RAGGED = 0.05  # a note explains thin lines if more than this share of a curve 
 def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> None:
     """Plot the returns of runs, those of evaluation dashed, and dotted the reward threshold that all runs share.
 
-    Args:
-      places: log directories, directories that contain some, or CSV files with columns named after metrics; files named
-        `...seed=N...` are seeds of one configuration.
-      outputs: files to write; the extension sets the format.
-      x_axis: `frames` or `hours`.
-
-    Raises:
-      ConfigError: a place lacks the required metrics.
+    Places are log directories, directories that contain some, or CSV files with columns named after metrics; files
+    named `...seed=N...` are seeds of one configuration. The `x_axis` is of `frames` or `hours`. Raises a ConfigError if
+    a place lacks the required metrics.
     """
     runs = runs_with_returns(places)
     groups = group_runs(runs)

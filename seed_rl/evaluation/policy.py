@@ -15,11 +15,11 @@ from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import EnvSpec
 from seed_rl.system.files import StrPath
 from seed_rl.system.host_memory import allocating_at_most
+from seed_rl.transport.codec import StepCodec
 from seed_rl.types import EnvOutput
 from seed_rl.weights import checkpoints
 from seed_rl.weights.policy_sources import opening
 
-_SCALARS = {"reward": "float32", "done": "bool", "last": "bool"}
 _TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when building an agent
 
 
@@ -52,7 +52,7 @@ class Policy:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         action = self.env_spec.action.tensor
-        self._calls = 0
+        self._calls, self._codec = 0, StepCodec(self.env_spec, num_envs)
         self._state: Any = self.agent.initial_state(num_envs)
         self._previous = tf.zeros([num_envs, *action.shape], action.dtype)
 
@@ -69,25 +69,12 @@ class Policy:
         Raises:
           ValueError: an array has the wrong shape or dtype, or B differs from that of `reset`.
         """
-        self._check(output)
+        self._codec.tensors(output)
         self._calls = (self._calls + 1) % 2**31
         seed = tf.constant([self._seed, self._calls], tf.int32)
         tensors = tf.nest.map_structure(tf.convert_to_tensor, output)
         self._previous, self._state = self._act(self._previous, tensors, self._state, seed, self.greedy)
         return self._previous.numpy()
-
-    def _check(self, output: EnvOutput) -> None:
-        expected: list[Any] = [(name, getattr(output, name), (), dtype) for name, dtype in _SCALARS.items()]
-        for name, spec in self.env_spec.observation_tensors():
-            given = output.observation
-            if name:
-                given = given.get(name) if isinstance(given, Mapping) else None
-            expected.append((f"observation {name}".rstrip(), given, spec.shape, spec.dtype))
-        for name, given, inner, dtype in expected:
-            shape, array = [self._previous.shape[0], *inner], np.asarray(given)
-            if [*array.shape] != shape or array.dtype.name != dtype:
-                came = f"{array.dtype.name} {list(array.shape)}, where the first dimension was set by `reset(num_envs)`"
-                raise ValueError(f"{name} must be {dtype} {shape}, got {came}")
 
     def one_step(
         self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool

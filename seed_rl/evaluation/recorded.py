@@ -5,6 +5,7 @@ import csv
 import json
 import logging
 import os
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple, Self
@@ -27,12 +28,12 @@ class RecordedRun(NamedTuple):
     """The metrics and settings of one run."""
 
     place: str
-    """Log directory of the run."""
+    """Log directory or CSV file of the run."""
     rows: list[dict[str, float]]
     settings: dict[str, Any] | None
     """Configuration of the run without its seed; None if unknown."""
     series: str = ""
-    """Path of a CSV file up to `seed=N`, which all seeds share, or without its extension; empty for log directories."""
+    """Path of a CSV file without its extension, or up to `seed=N`, which all seeds share; "" for a log directory."""
 
     def points(self, column: str, metric: str) -> np.ndarray:
         """Return the finite pairs [n, 2] of values in a column and a metric."""
@@ -66,17 +67,13 @@ class RecordedRun(NamedTuple):
 
 
 def runs_with_returns(places: Sequence[str]) -> list[RecordedRun]:
-    """Read the runs in log directories, directories that contain some, or CSV files, but for those without returns.
-
-    Raises ConfigError if a place has no run, or none has returns.
-    """
+    """Read the runs in log directories, directories that contain some, or CSV files, except those without returns."""
     runs = [run for place in places for run in _runs(place)]
     found = [run for run in runs if any("episode_return" in row for row in run.rows)]
     if not found:
         raise ConfigError(f"no episode returns yet in {', '.join(run.place for run in runs)}")
-    for run in runs:
-        if run not in found:
-            _log.warning("%s is skipped: it has no episode returns yet", run.place)
+    for run in [run for run in runs if run not in found]:
+        _log.warning("%s is skipped: it has no episode returns yet", run.place)
     return found
 
 
@@ -99,9 +96,7 @@ def _names(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
         names = [", ".join(_setting(name, one.get(name)) for name in differing) for one in known]
         if len(differing) <= _MAX_DIFFERENCES and len(set(names)) == len(names):
             return names
-    places = [os.path.abspath(_directory([run.place for run in group])) for group in groups]
-    series = [group[0].series if places.count(place) > 1 else "" for group, place in zip(groups, places, strict=True)]
-    places = [os.path.abspath(own) if own else place for own, place in zip(series, places, strict=True)]
+    places = [os.path.abspath(group[0].series or _directory([run.place for run in group])) for group in groups]
     above = os.path.commonpath(list(map(os.path.dirname, places)))
     return [os.path.relpath(place, above) for place in places]
 
@@ -113,12 +108,9 @@ def _setting(name: str, value: Any) -> str:
 
 
 def _directory(places: list[str]) -> str:
-    """Return the common directory of a group's runs, without the part that numbers them."""
-    if len(set(places)) == 1:
-        return places[0]
+    """Return the directory of a run, or what those of several have in common, without the part that numbers them."""
     common = os.path.commonprefix(places)  # noqa: RUF071 (names, not only directories, share a prefix)
-    stem = common.rstrip("0123456789").removesuffix("seed=").removesuffix("seed").rstrip("_-. ")
-    return stem.rstrip(os.sep) or places[0]
+    return common if len(set(places)) == 1 else re.sub(r"[-_. /]*(seed=?)?[0-9]*$", "", common) or places[0]
 
 
 def _runs(place: str) -> list[RecordedRun]:
@@ -131,7 +123,7 @@ def _runs(place: str) -> list[RecordedRun]:
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
         stem = os.path.splitext(place)[0]
         series = stem.rpartition("seed=")[0] or stem
-        return [RecordedRun(os.path.dirname(place) or place, rows, None, series.rstrip("_-. "))]
+        return [RecordedRun(place, rows, None, series.rstrip("_-. "))]
     with opening(place, "") as directory:
         files = files_in(directory)
         found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}

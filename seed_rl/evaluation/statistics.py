@@ -44,13 +44,7 @@ def median(scores: Scores, drawn: Drawn = "runs") -> Estimate:
 
 
 def performance_profile(scores: Scores, thresholds: np.ndarray, drawn: Drawn = "runs") -> Estimate:
-    """Compute the share of runs with a score above each threshold.
-
-    Args:
-      scores: scores of the R runs of each task, float [R].
-      thresholds: float [N].
-      drawn: what the bootstrap resamples.
-    """
+    """Compute the share of runs, with scores float [R] of each task, above each of the thresholds, float [N]."""
     above = [(np.asarray(own)[:, None] > thresholds).astype(float) for own in scores]
     return _estimate(lambda tasks: np.concatenate(tasks).mean(axis=0), above, drawn)
 

@@ -70,13 +70,10 @@ class ActStep:
     def __call__(
         self, env_ids: np.ndarray, restarted: np.ndarray, writes: StepWrites, outputs: Sequence[EnvOutput]
     ) -> np.ndarray:
-        """Act for B different environments; return actions [B, ...] as in the environments' spec.
+        """Act for B different environments, int32 [B]; return actions [B, ...] as in the environments' spec.
 
-        Args:
-          env_ids: int32 [B].
-          restarted: bool [B], whether an environment's run begins with this step.
-          writes: NumPy arrays, the destinations in the unroll store.
-          outputs: consecutive pieces of the batch with fields [B_i, ...]; the B_i sum to B.
+        Their runs begin with this step where bool [B] `restarted`. `writes` are NumPy arrays, the destinations in the
+        unroll store; `outputs` are consecutive pieces of the batch, with fields [B_i, ...].
         """
         batch = len(env_ids)
         size = next(size for size in self.batch_sizes if size >= batch)

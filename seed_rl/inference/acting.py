@@ -36,13 +36,10 @@ class Acting:
         """
         Args:
           agent: chooses the actions; its weights are on the device.
-          sizes: the sizes of store, queue and batches.
-          inference: the waiting times.
           seed: the seed for sampling actions; must differ each time a run is started.
           devices: TensorFlow's names of the device that acts and of the one that holds the unrolls; "": the default.
           recorded: bool [N], which environments' steps are stored; by default all training environments'.
-          act_step: builds what acts, given the store; by default for the agent alone.
-          batcher: builds what composes the batches, given the queue of unrolls that they fill.
+          act_step, batcher: build these in another way, given the store and the queue of unrolls that are filled.
         """
         device, store_device = devices
         pool = SlotPool(sizes.num_slots)

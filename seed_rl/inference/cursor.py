@@ -50,14 +50,9 @@ class UnrollCursor:
         return bool(np.any(done & self.recorded[env_ids]))
 
     def advance(self, env_ids: np.ndarray, last: np.ndarray | None = None) -> tuple[StepWrites, np.ndarray]:
-        """Advance each of B different environments by one step.
+        """Advance each of B different environments, int32 [B], by a step, which may be the `EnvOutput.last`, bool [B].
 
-        Args:
-          env_ids: int32 [B].
-          last: bool [B], whether the step ends an episode (`EnvOutput.last`); None if none does.
-
-        Returns:
-          The destinations of the step, and int32 [any], the slots of the unrolls that it completes.
+        Return the destinations of the step, and the slots of the unrolls that it completes, int32 [any].
         """
         step = self._step[env_ids]
         live = self.recorded[env_ids] & (step >= 0)

@@ -31,14 +31,9 @@ class EpisodeTracker:
     def step(
         self, env_ids: np.ndarray, restarted: np.ndarray, reward: np.ndarray, done: np.ndarray, last: np.ndarray
     ) -> None:
-        """Add one step of each of B different environments.
+        """Add a step, with reward, done and last as in `EnvOutput`, of each of B different environments, int32 [B].
 
-        Args:
-          env_ids: int32 [B].
-          restarted: bool [B], whether a new run begins with the step; the unfinished episode is forgotten.
-          reward: float32 [B], zero if no transition led to the step.
-          done: bool [B], see `EnvOutput`.
-          last: bool [B], see `EnvOutput`.
+        Where bool [B] `restarted`, a new run begins with the step; the unfinished episode is forgotten.
         """
         moved = ~self._over[env_ids] & ~restarted
         self._returns[env_ids] += reward
@@ -55,7 +50,6 @@ class EpisodeTracker:
             self._begin(env_ids[restarted])
 
     def _begin(self, env_ids: np.ndarray) -> None:
-        """Begin new episodes."""
         self._returns[env_ids] = self._lengths[env_ids] = self._over[env_ids] = 0
 
     @property

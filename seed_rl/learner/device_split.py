@@ -22,10 +22,7 @@ def split_devices(experiment: Experiment, available: Sequence[str], hosts: int =
     By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
     the environment groups allow: half as many act as train, since acting takes between a third of the time of training
     on the same steps and all of it (docs/benchmarks.md). `available` are accelerators, or else the host's CPUs; each
-    of the hosts has an equal part of every batch.
-
-    Raises:
-      ConfigError: a device doesn't exist, or the batch or the environments can't be divided evenly.
+    of the hosts has an equal part of every batch. Raises a ConfigError if that is impossible.
     """
     batch_size = experiment.batch_size
     if batch_size % hosts:

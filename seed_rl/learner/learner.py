@@ -69,13 +69,8 @@ class Learner:
     ) -> Generator[dict[str, float], None, None]:
         """Train until the run's frames are done, `stop` is set, or the caller leaves; then save a last checkpoint.
 
-        Yields:
-          The row of each interval, and of a shorter last one.
-
-        Raises:
-          Diverged: updates are not finite any more.
-          Failure: the last checkpoint could not be written.
-          RuntimeError: inference failed.
+        Yields the row of each interval, and of a shorter last one. Raises Diverged if updates are not finite any more,
+        Failure if the last checkpoint can't be written, RuntimeError if inference failed.
         """
         for acting in self.acting:
             acting.warm_up()

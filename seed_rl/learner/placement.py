@@ -27,15 +27,11 @@ def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -
     """Choose the device for a store, such as "GPU:0", by the memory that is free now, and log it.
 
     `wanted` is a value of `Replay.placement`, `device` TensorFlow's name of the accelerator, or "" for the first; so
-    many `sharers` have a store of this size in the host's memory.
-
-    Raises:
-      ConfigError: too little memory is free; the message gives the need, the free memory and a capacity that would fit.
+    many `sharers` have a store of this size in the host's memory. Raises a ConfigError if too little is free.
     """
     free = free_memory(device)
     device = choose_device(wanted, sizes, {**free, HOST: free[HOST] // sharers})
-    number, size, memory = f"{sizes.num_slots:,}", _in_bytes(sizes.store_nbytes), _memory_of(device)
-    _log.info("store of %s unrolls: %s in %s memory (%s)", number, size, memory, device)
+    _log.info("store of %s unrolls: %s on %s", f"{sizes.num_slots:,}", _in_bytes(sizes.store_nbytes), device)
     return device
 
 
@@ -49,22 +45,16 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
         if sizes.store_nbytes <= usable[name]:
             return name
     largest = max(candidates, key=lambda name: usable[name])
-    in_progress = sizes.num_slots + 1 - sizes.num_kept
-    fitting = usable[largest] // sizes.slot_nbytes - in_progress
+    need = f"{_in_bytes(sizes.store_nbytes)} ({_in_bytes(sizes.slot_nbytes)} each)"
+    few = f"{sizes.num_slots:,} unrolls need {need}, and {_in_bytes(usable[largest])} of {largest} are free"
     if not sizes.replay_capacity:
-        subject, remedy = f"a store of {sizes.num_slots:,} unrolls", "shorten unrolls, or use fewer of them"
-    else:
-        subject = f"a replay of {sizes.replay_capacity:,} sequences, with {in_progress:,} more in progress,"
-        remedy = f"a Replay.capacity of at most {_round_down(fitting):,} fits" if fitting > 0 else "not even one fits"
-    raise ConfigError(
-        f"{subject} needs "
-        f"{_in_bytes(sizes.store_nbytes)} ({_in_bytes(sizes.slot_nbytes)} each), and {_in_bytes(usable[largest])} of "
-        f"{_memory_of(largest)} memory are free: {remedy}"
-    )
+        raise ConfigError(f"{few}: shorten unrolls, or use fewer of them")
+    fitting = usable[largest] // sizes.slot_nbytes - (sizes.num_slots + 1 - sizes.num_kept)
+    raise ConfigError(f"{few}: a Replay.capacity of at most {max(0, fitting):,} fits")
 
 
 def free_memory(accelerator: str = "") -> dict[str, int]:
-    """Free bytes by TensorFlow's name of the device: the host's, and those of the accelerator named, or the first."""
+    """Return free bytes by TensorFlow's name of the device: the host's, and those of an accelerator, "": the first."""
     free = {HOST: free_host_memory()}
     if devices.has_accelerator():
         # Before anything else lists the devices, which would set them up without the options that tf.config was given.
@@ -73,16 +63,6 @@ def free_memory(accelerator: str = "") -> dict[str, int]:
         limit = next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"device:{name}"))
         free[name] = max(0, limit - tf.config.experimental.get_memory_info(name)["current"])
     return free
-
-
-def _memory_of(device: str) -> str:
-    return "host" if device == HOST else "device"
-
-
-def _round_down(count: int) -> int:
-    """Round to three digits."""
-    unit = 10 ** max(0, len(str(count)) - 3)
-    return count // unit * unit
 
 
 def _in_bytes(nbytes: int) -> str:

@@ -55,10 +55,7 @@ class Replicas:
         return tf.device(self.inference_devices[0] if self.shared else self.split.training[0])
 
     def reader(self, store: UnrollStore, number: int = 0) -> Callable[[tf.Tensor], list[Unroll]]:
-        """Return a function that copies batches from the store of inference device `number` to the n that it feeds.
-
-        It takes slots int32 [B], and returns an unroll [L, B / n, ...] for each of these training devices.
-        """
+        """Return what copies slots int32 [B] of an inference device, whose store it is, in equal parts to those it feeds."""
         if self.shared:
             return whole_reader(store)
         count = self.count // len(self.split.inference)

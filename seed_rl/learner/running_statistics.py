@@ -20,9 +20,9 @@ class RunningStatistics:
         self._compiled_update = tf.function(self._update, autograph=False)
 
     def update(self, unroll: Unroll, sequences: int, is_new: bool) -> None:
-        """Update the statistics from a batch if its moments are finite; `sequences` are those of this process.
+        """Update the statistics from a batch of this process's `sequences`, if its moments are finite.
 
-        If no optimizer step has been taken (`is_new`), the first batch counts twice, see `RunningMoments.update`.
+        The first batch of a new run counts twice, see `RunningMoments.update`.
         """
         learners = self._reduction.learners if self._reduction else 1
         steps = tf.constant(self._agent.unroll_length * sequences * learners, tf.float32)

@@ -50,11 +50,7 @@ class Saver:
         self.begin()
 
     def restore(self) -> str | None:
-        """Restore variables and progress; return the path of the checkpoint, or None if there is none.
-
-        Raises:
-          CheckpointError: the newest checkpoint is not usable.
-        """
+        """Restore variables and progress from the newest checkpoint, or raise CheckpointError; return its path, if any."""
         for leftover in self._files(f"*{PARTIAL}"):
             os.remove(leftover)
         if os.path.exists(best := os.path.join(self._directory, checkpoints.BEST)):
@@ -72,11 +68,7 @@ class Saver:
         return path
 
     def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
-        """Add the replay, if it is saved, to later checkpoints, and restore it if the run continues from one.
-
-        Raises:
-          CheckpointError: the saved replay is not usable.
-        """
+        """Add a replay to later checkpoints, and restore it if the run continues from one, or raise CheckpointError."""
         self._snapshot = snapshot
         self._remove_other_snapshots()
         if snapshot is None or not restored:

@@ -76,7 +76,6 @@ class FifoSource(Source):
     batch_size: int
 
     def next(self, timeout: float) -> Batch | None:
-        """See `Source.next`. The slots are free when this returns: acting fills them while the learner works."""
         slots = self.unrolls.queue.take(self.batch_size, timeout)
         if slots is None:
             return None
@@ -84,7 +83,7 @@ class FifoSource(Source):
         self.taken += len(slots)
         self.ends += int(pool.ends[slots].sum())
         batch = Batch(self.read(tf.constant(slots)), pool.versions[slots], np.ones(len(slots), np.float32))
-        pool.release(slots)
+        pool.release(slots)  # acting fills them while the learner works
         return batch
 
 
@@ -109,9 +108,9 @@ class ReplaySource(Source):
         self._last_slots = np.zeros(0, np.int32)
 
     def next(self, timeout: float) -> Batch | None:
-        """See `Source.next`. Each call takes at most one piece of unrolls, whose size does not depend on timing."""
         if (missing := self._due() - self.taken) > 0:
             queue = self.unrolls.queue
+            # Pieces whose size does not depend on timing.
             slots = queue.take(min(missing, INSERT_AT_MOST, self.sampler.capacity, queue.capacity), timeout)
             if slots is None:
                 return None
@@ -150,13 +149,11 @@ class ReplaySource(Source):
         return Batch(self.read(tf.constant(sample.slots)), self.unrolls.pool.versions[sample.slots], sample.weights)
 
     def write_back(self, priorities: np.ndarray) -> None:
-        """Set the new priorities of the last batch's sequences, all of which are still in the replay."""
-        if len(priorities):
+        if len(priorities):  # of sequences that are all still in the replay
             self.sampler.update(self._last_slots, _usable(priorities))
 
     @property
     def snapshot(self) -> ReplaySource | None:
-        """Return this source if the experiment saves its replay."""
         return self if self.config.snapshot else None
 
     def save(self, file: IO[bytes]) -> None:
@@ -180,10 +177,9 @@ class ReplaySource(Source):
         self.taken, self._drawn = taken, drawn
 
     def gauges(self) -> dict[str, float]:
-        """Return the size of the replay and the mean number of times an unroll has been sampled since it was filled."""
         inserted = self.taken - self.sizes.replay_min_size
         row = {"replay/size": float(len(self.sampler))}
-        if self._drawn and inserted > 0:
+        if self._drawn and inserted > 0:  # mean number of times that an unroll has been sampled
             row["replay/ratio"] = self._drawn * self.sizes.batch_size / inserted
         return row
 
@@ -215,8 +211,7 @@ class JoinedSource(Source):
         self._batches: list[Batch | None] = [None] * len(sources)
 
     def next(self, timeout: float) -> Batch | None:
-        """See `Source.next`. Each call asks one source; complete batches wait here until all sources have one."""
-        index = self._batches.index(None)
+        index = self._batches.index(None)  # each call asks one source; complete batches wait until all have one
         self._batches[index] = self._sources[index].next(timeout)
         self.taken = sum(source.taken for source in self._sources)
         self.ends = sum(source.ends for source in self._sources)

@@ -65,8 +65,7 @@ class TrainStep:
     ):
         """The agent was built in the scope of the `strategy`, of this process's replicas; None: a single device.
 
-        Its groups of variables may change the settings of the optimizer. With a `reduction`, several learners apply the
-        same updates, each from its part of the batch.
+        With a `reduction`, several learners apply the same updates, each from its part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
         self._agent, self._passes, self._minibatches = agent, passes, minibatches
@@ -87,13 +86,12 @@ class TrainStep:
     def __call__(
         self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int | Sequence[int] = 0
     ) -> UpdateResult:
-        """Update the weights from a batch of unrolls.
+        """Update the weights from a batch of unrolls [L, B, ...], or the parts [L, B / replicas, ...] of each replica.
 
         Args:
-          unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica.
           progress: share of the run's frames before this batch, in [0, 1].
           importance_weights: weights of this process's sequences, float32 [B].
-          seed: seed of minibatches and losses, different for each update; entropy for NumPy's generator.
+          seed: entropy for minibatches and losses, different for each update.
         """
         count, generator = len(importance_weights), np.random.default_rng(seed)
         self._statistics.update(unroll, count, self._optimizers.are_new)

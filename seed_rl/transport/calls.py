@@ -128,17 +128,14 @@ class IncomingCall:
 
 
 def _ignore(*_: object) -> None:
-    """Handle an event that needs no action."""
+    """Do nothing."""
 
 
 class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Accepts calls on one address, on one thread."""
 
     def __init__(self, on_call: Callable[[IncomingCall], bool], options: Iterable[tuple[str, int]]):
-        """`on_call` is called on the server's thread with each new call, and must return at once.
-
-        If it returns False, which means that it has refused the call, the peer learns of it a moment later.
-        """
+        """`on_call` gets each new call, on the server's thread; if it returns False, it has refused the call."""
         self.host_log = HostLog(_log, _LINES)
         self.loop = asyncio.new_event_loop()
         self._on_call = on_call
@@ -156,10 +153,7 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
         return self._thread.is_alive()
 
     def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
-        """Start accepting calls at `host:port` or `unix:/path`, with TLS if there are credentials.
-
-        Return the port, or a positive number for a path; 0 if the address can't be bound.
-        """
+        """Accept calls at an address; return its port, a positive number for a path, 0 if it can't be bound."""
         self._thread.start()
         port = asyncio.run_coroutine_threadsafe(self._start(address, credentials), self.loop).result()
         if not port:
@@ -175,10 +169,7 @@ class CallServer(grpc.GenericRpcHandler):  # type: ignore[misc]
                 self.loop.call_soon_threadsafe(self._run_posted)
 
     def stop(self, grace: float) -> None:
-        """Refuse new calls, give open ones `grace` seconds to end, then cancel them and end the thread.
-
-        A stuck thread is abandoned after `STUCK_SECONDS`, so that the learner can exit.
-        """
+        """Refuse new calls, give open ones `grace` seconds to end, then cancel them and end the thread."""
         stopped = asyncio.run_coroutine_threadsafe(self._stop(grace), self.loop)
         with contextlib.suppress(concurrent.futures.TimeoutError):
             stopped.result(grace + STUCK_SECONDS)

@@ -58,10 +58,8 @@ class LearnerClient:
     def __init__(self, address: str, security: ClientSecurity, *, name: str | None = None, share_memory: bool = True):
         """The address is `host:port` or `unix:/path`, the name that in the learner's log, by default the host's.
 
-        A learner on this machine may read steps from shared memory, unless it is told not to.
-
-        Raises:
-          AddressError, SecurityError: the address is malformed; the token would cross a network in plain text.
+        A learner on this machine may read steps from shared memory, unless it is told not to. Raises AddressError, and
+        SecurityError if the token would cross a network in plain text.
         """
         self._learner = address
         target = parse_address(address)

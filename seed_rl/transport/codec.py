@@ -99,7 +99,7 @@ class StepCodec:
 
     def encode_step(self, output: EnvOutput) -> bytes:
         """Encode a step as a message, or write it into shared memory; on an error, write nothing."""
-        tensors = self._tensors(output)
+        tensors = self.tensors(output)
         if self._views is None:
             return b"".join((self.header, *(np.ascontiguousarray(tensor).data for tensor in tensors)))
         for view, tensor in zip(self._views, tensors, strict=True):
@@ -157,8 +157,8 @@ class StepCodec:
             raise WireError(f"choices in {self._action_spec} must be whole numbers, got {actions.tolist()}")
         return actions
 
-    def _tensors(self, output: EnvOutput) -> tuple[np.ndarray, ...]:
-        """Return a step's tensors in the order of the payload, checked for dtype and shape."""
+    def tensors(self, output: EnvOutput) -> tuple[np.ndarray, ...]:
+        """Return a step's tensors in the order of the payload, or raise a WireError for a wrong dtype or shape."""
         observation: Any = output.observation
         parts: Sequence[Any] = [observation]
         if self._names is not None:

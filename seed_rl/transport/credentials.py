@@ -29,20 +29,12 @@ class SecurityError(UsageError):
 
 
 def read_token(token_file: str | None = None) -> str | None:
-    """Return the shared secret from a file, else from the environment variable SEED_RL_TOKEN, else None.
-
-    Raises:
-      SecurityError: the file can't be read, or holds no usable token.
-    """
-    if token_file:
-        source, token = (
-            f"--token_file {token_file}",
-            _read(token_file, "--token_file").decode("utf-8", "replace").strip(),
-        )
-    else:
-        source, token = TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, "").strip()
-        if not token:
-            return None
+    """Return the shared secret from a file, else from the environment variable SEED_RL_TOKEN, else None."""
+    source = f"--token_file {token_file}" if token_file else TOKEN_VARIABLE
+    given = _read(token_file, "--token_file") if token_file else os.environb.get(TOKEN_VARIABLE.encode(), b"")
+    token = given.decode("utf-8", "replace").strip()
+    if not (token or token_file):
+        return None
     if not 1 <= len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         expected = f"one line of at most {_LONGEST_TOKEN:,} printable ASCII characters without spaces"
         raise SecurityError(f"{source} must hold {expected}, got {len(token):,} characters")
@@ -50,11 +42,7 @@ def read_token(token_file: str | None = None) -> str | None:
 
 
 def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes | None, bytes | None]:
-    """Return the contents of a learner's PEM files: its certificate chain and its unencrypted private key.
-
-    Raises:
-      SecurityError: a file is missing or can't be read, or the two aren't a certificate and its key.
-    """
+    """Return the contents of a learner's PEM files: its certificate chain and its unencrypted private key, if any."""
     if not cert_file and not key_file:
         return None, None
     if not cert_file or not key_file:
@@ -68,11 +56,7 @@ def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes
 
 
 def read_authorities(file: str | None) -> bytes | None:
-    """Return the contents of a PEM file with the authorities that an actor trusts; None without a file.
-
-    Raises:
-      SecurityError: the file can't be read or holds no certificate.
-    """
+    """Return the contents of a PEM file with the authorities that an actor trusts; None without a file."""
     if not file:
         return None
     authorities = _read(file, "--tls_ca")

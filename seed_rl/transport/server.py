@@ -39,8 +39,7 @@ class ActorServer:
     ):
         """The address is `host:port` (port 0: any free one) or `unix:/path`; groups with larger steps may not join.
 
-        Raises:
-          AddressError, SecurityError: the address is malformed, or `security` isn't enough for it.
+        Raises AddressError, and SecurityError if `security` isn't enough for the address.
         """
         self.service: Service | None = None
         """Answers joins and steps, once the learner has loaded."""
@@ -65,11 +64,7 @@ class ActorServer:
         self._stopping = threading.Event()  # set once all streams have ended; no more may begin
 
     def start(self) -> str:
-        """Start serving; return the address, with the chosen port.
-
-        Raises:
-          AddressError: the address can't be listened on; the server can't be used any more.
-        """
+        """Start serving; return the address, with the chosen port, or raise AddressError and be of no more use."""
         addresses.check_free(self._address)
         reuse_freed_blocks()  # each message is one
         port = self._calls.start(str(self._address), self._security.credentials())

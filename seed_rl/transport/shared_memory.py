@@ -45,11 +45,7 @@ class OfferedMemory:
 
 
 def open_offered(offer: str, num_bytes: int) -> memoryview:
-    """Return a read-only view of the step of `num_bytes` in the memory that another, untrusted process offers.
-
-    Raises:
-      OSError: the memory can't be opened from here, or isn't what was offered.
-    """
+    """Return a read-only view of the step in the memory that an untrusted process offers, or raise an OSError."""
     match = re.fullmatch(rf"([0-9]{{1,10}})/([0-9]{{1,10}})/([0-9a-f]{{{2 * _TOKEN_BYTES}}})", offer)
     if match is None:
         raise OSError("the offer isn't process/file/token")

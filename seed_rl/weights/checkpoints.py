@@ -75,21 +75,17 @@ def paths(directory: str) -> list[str]:
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
-    """Read the newest readable checkpoint: path, arrays, state; None without any.
-
-    Raises:
-      CheckpointError: all of them are damaged.
-    """
+    """Read the newest readable checkpoint: path, arrays, state; None without any. Raises if all are damaged."""
     damaged: list[CheckpointError] = []
     for path in reversed(paths(directory)):
         try:
             found = (path, *load(path))
         except CheckpointError as error:
             damaged.append(error)
-        else:
-            for each in damaged:
-                _log.warning("%s", each)
-            return found
+            continue
+        for each in damaged:
+            _log.warning("%s", each)
+        return found
     if damaged:
         raise damaged[0]
     return None

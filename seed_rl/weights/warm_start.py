@@ -21,10 +21,7 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
 
     If all shapes match, it gets all weights. Otherwise it gets those parts of the trunk (torsos, recurrent core,
     statistics of observations) that match as a whole, and the rest keeps its initial values. Schedules, such as PQN's
-    exploration, restart, and `Agent.copies` become copies.
-
-    Raises:
-      CheckpointError, ConfigError: there is no such run, its agent or network differs, or nothing matches.
+    exploration, restart, and `Agent.copies` become copies. Raises CheckpointError or ConfigError if nothing matches.
     """
     logdir, kind, (path, arrays, state) = _read(experiment.init_from)
     own = type(experiment.agent).__name__

@@ -45,12 +45,16 @@ def test_a_replay_is_on_the_device_if_it_fits_there(wanted, device_gb, host_gb, 
 @pytest.mark.parametrize(
     ("sizes", "free_gb", "message"),
     [
-        (STORE, 12, "10.8 GB of host memory"),
-        (store(1, 10, GB), 10, "needs 11 GB (1 GB each), and 9 GB of host memory are free: not even one fits"),
+        (STORE, 12, "10.8 GB of CPU:0"),
+        (
+            store(1, 10, GB),
+            10,
+            "11 GB (1 GB each), and 9 GB of CPU:0 are free: a Replay.capacity of at most 0 fits",
+        ),
         (
             dataclasses.replace(SOME, replay_capacity=0, num_slots=96, slot_nbytes=GB),
             12,
-            "a store of 96 unrolls needs 97 GB (1 GB each), and 10.8 GB of host memory are free: shorten unrolls",
+            "96 unrolls need 97 GB (1 GB each), and 10.8 GB of CPU:0 are free: shorten unrolls",
         ),
     ],
     ids=["the host is the device", "not even one", "without a replay"],
@@ -63,15 +67,15 @@ def test_a_store_that_does_not_fit_is_refused(sizes, free_gb, message):
 
 @pytest.mark.parametrize(
     ("wanted", "memory", "capacity", "device"),
-    [("device", "14 GB of device", 15_900, "TPU:0"), ("auto", "20.2 GB of host", 22_900, "CPU:0")],
+    [("device", "14 GB of TPU:0", 15_963, "TPU:0"), ("auto", "20.2 GB of CPU:0", 22_949, "CPU:0")],
 )
 def test_a_refusal_names_a_capacity_that_fits(wanted, memory, capacity, device):
     free = {"CPU:0": int(22.4 * GB), "TPU:0": int(20.0445 * GB)}
     with pytest.raises(ConfigError) as error:
         choose_device(wanted, store(100_000, 64, 876_000), free)
     assert str(error.value) == (
-        "a replay of 100,000 sequences, with 64 more in progress, needs 87.7 GB (876 kB each), "
-        f"and {memory} memory are free: a Replay.capacity of at most {capacity:,} fits"
+        f"100,063 unrolls need 87.7 GB (876 kB each), and {memory} are free: "
+        f"a Replay.capacity of at most {capacity:,} fits"
     )
     assert choose_device(wanted, store(capacity, 64, 876_000), free) == device
 
@@ -81,11 +85,11 @@ def test_stores_share_the_memory_of_the_host_and_are_logged(monkeypatch, caplog)
     with caplog.at_level(logging.INFO, "seed_rl.learner.placement"):
         assert place_store(STORE, "auto", "GPU:1") == "GPU:1"
         assert place_store(STORE, "host", "GPU:1", sharers=2) == "CPU:0"
-    with pytest.raises(ConfigError, match="7.8 GB of host memory"):
+    with pytest.raises(ConfigError, match="7.8 GB of CPU:0"):
         place_store(STORE, "host", "GPU:1", sharers=3)
     assert [record.getMessage() for record in caplog.records] == [
-        "store of 109 unrolls: 11 GB in device memory (GPU:1)",
-        "store of 109 unrolls: 11 GB in host memory (CPU:0)",
+        "store of 109 unrolls: 11 GB on GPU:1",
+        "store of 109 unrolls: 11 GB on CPU:0",
     ]
 
 
