@@ -55,7 +55,7 @@ class Replicas:
         return tf.device(self.inference_devices[0] if self.shared else self.split.training[0])
 
     def reader(self, store: UnrollStore, number: int = 0) -> Callable[[tf.Tensor], list[Unroll]]:
-        """Return what copies slots int32 [B] from the store of an inference device, a part to each device that it feeds."""
+        """Return what copies slots int32 [B] of an inference device, in equal parts to the devices that it feeds."""
         if self.shared:
             return whole_reader(store)
         count = self.count // len(self.split.inference)

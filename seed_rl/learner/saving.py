@@ -50,7 +50,7 @@ class Saver:
         self.begin()
 
     def restore(self) -> str | None:
-        """Restore variables and progress from the newest checkpoint, or raise CheckpointError; return its path or None."""
+        """Restore variables and progress from the newest checkpoint, or raise CheckpointError; return its path."""
         for leftover in self._files(f"*{PARTIAL}"):
             os.remove(leftover)
         if os.path.exists(best := os.path.join(self._directory, checkpoints.BEST)):
