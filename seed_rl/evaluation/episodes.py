@@ -95,10 +95,7 @@ def play(
     continue to play, uncounted.
 
     Args:
-      policy: chooses the actions.
-      env: the environments.
       episodes: number of episodes, at least 1.
-      seed: seed of the environments.
       on_output: called with each output, from before the first action to after the last.
       stop: says whether to stop early; polled after every step.
       max_steps: length at which an episode is cut off and counted; the next one then starts from the same state.

@@ -57,17 +57,10 @@ class Policy:
         self._previous = tf.zeros([num_envs, *action.shape], action.dtype)
 
     def act(self, output: EnvOutput) -> np.ndarray:
-        """Choose the next actions.
+        """Choose the next actions, [B, ...] as specified by `env_spec`.
 
-        Args:
-          output: reward float32 [B], done and last bool [B], observation [B, ...]; recurrent states are reset where
-            `done`. `last` has no effect.
-
-        Returns:
-          Actions [B, ...], as specified by `env_spec`.
-
-        Raises:
-          ValueError: an array has the wrong shape or dtype, or B differs from that of `reset`.
+        The output has reward float32 [B], done and last bool [B], and observation [B, ...]; any other array, or another
+        B than that of `reset`, is a ValueError. Recurrent states are reset where `done`; `last` has no effect.
         """
         self._codec.tensors(output)
         self._calls = (self._calls + 1) % 2**31
@@ -99,9 +92,7 @@ def experiment_of(logdir: str) -> Experiment:
 def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
     """Return the settings of a run's environments, changed by gin bindings such as `Atari.sticky_actions = 0.25`.
 
-    Raises:
-      ConfigError, CannotBuild: a binding is invalid, or the changed environments can't be built.
-      NoPolicy: the run's policy can't act in the changed environments.
+    Raises NoPolicy if the run's policy can't act in the changed environments.
     """
     if not gin_params:
         return experiment.env

@@ -43,12 +43,9 @@ class Gradients:
     reduction: Reduction | None
 
     def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
-        """Differentiate a minibatch of a batch of unrolls, or its part for each replica; called in a compiled function.
+        """Differentiate a minibatch, the sequences `columns`, int32 [n], of each replica, in a function that is compiled.
 
-        Args:
-          weights: importance weights of this process's sequences, float32 [B].
-          columns: sequences of each replica that make up the minibatch, int32 [n].
-          seed: int32 [2], to which each replica adds its number.
+        The importance weights are float32 [B]; each replica adds its number to the seed, int32 [2].
         """
         local = self.strategy.experimental_local_results
         result = self.strategy.run(self._on_replica, (unroll, weights, columns, seed))

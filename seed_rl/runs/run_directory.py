@@ -22,9 +22,7 @@ class CannotUse(UsageError):
 def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[None]:
     """Create and lock a log directory, called `name` in messages, and log to its `learner.log` while it is open.
 
-    Raises:
-      ConfigError: the directory holds a run with another configuration.
-      CannotUse: the directory can't be written, or another learner is running in it.
+    Raises ConfigError if it holds a run with another configuration, and CannotUse if it can't be written or is in use.
     """
     if found := differences_from_saved(experiment, logdir):
         remedy = "Choose another --logdir, or use that configuration to continue the run"

@@ -157,11 +157,7 @@ class ActStream:
 
         After a step in which `last` is set, those n environments may send their next step alone, with fields [n, ...].
         Numbers are an index in the group, name and value.
-
-        Raises:
-          Disconnected: the connection to the learner is lost, or the client is closed.
-          RunOver: the learner's run has ended.
-          Rejected: `output` doesn't match the spec, or the learner refuses this stream.
+        Raises Disconnected, RunOver, and Rejected if `output` doesn't match the spec or the learner refuses the stream.
         """
         try:
             codec = self._codec.of(len(output.done))

@@ -67,18 +67,11 @@ def film(
     """Play episodes one after another and film them.
 
     A picture is taken before each action. After the last action of an episode the environment already shows the next
-    episode, so the last picture is held for a second, with the final score.
+    episode, so the last picture is held for a second, with the final score. Of a game, the scores of all players are
+    shown in the order of rows. There are `fps` pictures (agent steps) per second; the film ends at its limits, even in
+    the middle of an episode, and `max_steps` are those of `episodes.play`.
 
-    Args:
-      env: the environment to film, or a game, whose players' scores are shown in the order of rows.
-      paths: files to write, which appear once they are complete; the extension (.mp4, .gif) selects the format.
-      fps: pictures (agent steps) per second.
-      limits: bounds at which the film ends, even in the middle of an episode.
-      max_steps: agent steps after which an episode is cut off; see `episodes.play`.
-
-    Raises:
-      ValueError: a path has another extension.
-      OSError: a file can't be written.
+    The paths end in .mp4 or .gif, else it is a ValueError; files appear once they are complete, or it is an OSError.
     """
     hold = max(1, round(fps * _HOLD_SECONDS))
     films: list[_Append] = []
@@ -140,11 +133,7 @@ def enlarged(picture: np.ndarray) -> np.ndarray:
 
 
 def captioned(picture: np.ndarray, text: str) -> np.ndarray:
-    """Add a black bar with a line of text, sized to match, below a picture uint8 [H, W, 3].
-
-    Returns:
-      uint8 [H + bar, W, 3], padded to even sides, which video codecs require.
-    """
+    """Add a bar with a line of text below a picture uint8 [H, W, 3], and pad it to even sides, which codecs require."""
     height, width = picture.shape[:2]
     size = max(12, min(height, width) // 20)
     frame = np.zeros((height + height % 2 + 2 * size, width + width % 2, 3), np.uint8)

@@ -160,10 +160,7 @@ class Link:
 def connect(hosts: Hosts, experiment: Experiment) -> Link:
     """Connect hosts that have met, and compare their settings, before TensorFlow makes its devices.
 
-    Raises:
-      AddressError: this host can't listen at its address alone.
-      ConfigError: the settings differ, or TensorFlow has been used before.
-      HostLost: a host is gone.
+    Raises AddressError, ConfigError if the settings differ or TensorFlow has been used before, and HostLost.
     """
     make_logical_cpus(experiment.devices.logical_cpus)  # before the server, which initialises the devices
     _start_server(hosts)

@@ -67,11 +67,7 @@ class Hosts:
 def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:
     """Wait until every host listens at its port, and return True, or until `stop` is set.
 
-    TensorFlow itself would wait forever and can't be interrupted.
-
-    Raises:
-      AddressError: this host can't listen at its port.
-      HostLost: a host does not answer.
+    TensorFlow itself would wait forever and can't be interrupted. Raises AddressError, and HostLost without an answer.
     """
     missing = {index: address for index, address in enumerate(hosts.parsed) if index != hosts.index}
     deadline = time.monotonic() + seconds

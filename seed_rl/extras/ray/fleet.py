@@ -47,11 +47,7 @@ class RayActor:
         """Act until `stop`; yield a description of this process, then lines of its log.
 
         Credentials are passed here because Ray stores the arguments of constructors. The `modules` of the environments
-        are looked for in the learner's working `directory` last.
-
-        Raises:
-          CannotBuild: a module of the environments isn't installed on this node; also as in `Actor.run`.
-          EnvironmentFailed, Rejected: as in `Actor.run`.
+        are looked for in the learner's working `directory` last; a missing one is CannotBuild. Else see `Actor.run`.
         """
         self._actor = Actor(lambda: LearnerClient(address, security))
         sys.path.append(directory)

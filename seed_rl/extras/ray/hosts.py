@@ -98,10 +98,7 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
     """Start all `count` learner hosts but the first, which is this process.
 
     All run on different nodes, each with as many GPUs as this one has, or one CPU, and the command that has these
-    `arguments`, to which addresses and index are added.
-
-    Raises:
-      NoCluster: the cluster has too few nodes, or one where seed_rl does not run.
+    `arguments`, to which addresses and index are added. Raises NoCluster if nodes are missing or lack seed_rl.
     """
     gpus = _own_gpus()
     needs = {"GPU": gpus} if gpus else {"CPU": 1}

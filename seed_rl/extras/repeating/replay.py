@@ -55,11 +55,9 @@ def replay(
 
     Raise `Differs` if it comes out differently, or a JournalError if it can't be replayed here.
 
-    Args:
-      directory: empty directory, which becomes the log directory of the replay.
-      begin: path of the checkpoint to begin at; "": the beginning of the run.
-      until: number of updates to end at, with a checkpoint; None: the end of the journal.
-      init_from: weights that the run began with, if it did; those that a stranger's journal names are not looked up.
+    The empty `directory` becomes its log directory. It begins at the checkpoint `begin`, if one is given, and ends with
+    one after `until` updates, by default all. `init_from` are weights that the run began with: those that a stranger's
+    journal names are not looked up.
     """
     parts = todo(os.path.join(logdir, file.NAME), begin, until)
     if (named := parts[0].start["settings"].get("init_from")) and not (begin or init_from):

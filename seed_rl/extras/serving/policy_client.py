@@ -36,15 +36,11 @@ class PolicyClient(contextlib.AbstractContextManager):
         insecure: bool = False,
         timeout: float = 10.0,
     ):
-        """Connect to a server within `timeout` seconds; for the credentials see the flags of `seed_rl actor`.
+        """Connect to a server at `host:port` or `unix:/path` within `timeout` seconds.
 
-        Args:
-          address: `host:port` or `unix:/path` of the server.
-          num_envs: E, up to the server's largest batch; None: a single simulator, without the axis E.
-
-        Raises:
-          AddressError, SecurityError: the address is malformed, or the credentials can't be used.
-          Rejected, Disconnected: the server refuses this client; there is none, or it is full.
+        There are up to as many simulators as in the server's largest batch; None: one, without the axis E. For the
+        credentials see the flags of `seed_rl actor`. Raises AddressError, SecurityError, Rejected if the server refuses
+        this client, and Disconnected if there is none or it is full.
         """
         self._num_envs = num_envs
         security = ClientSecurity(read_authorities(tls_ca), token, insecure, tls_server_name)
@@ -75,10 +71,8 @@ class PolicyClient(contextlib.AbstractContextManager):
             action is of no use then, and the next step has `done` and no reward.
           legal: bool [E, N]: whether each value of an action is legal, for policies with an action mask.
 
-        Raises:
-          Rejected, ValueError: an array doesn't match `env_spec` or E.
-          Disconnected: the server is gone, or this client is closed.
-          RunOver: the learner's run has ended.
+        Raises Rejected or ValueError for arrays that don't match `env_spec` or E, Disconnected without a server, and
+        RunOver when the learner's run has ended.
         """
         if self._closed:
             raise Disconnected("this client is closed")
