@@ -43,7 +43,7 @@ class Gradients:
     reduction: Reduction | None
 
     def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
-        """Differentiate a minibatch, the sequences `columns`, int32 [n], of each replica, in a function that is compiled.
+        """Differentiate a minibatch: sequences `columns`, int32 [n], of each replica. Called in a compiled function.
 
         The importance weights are float32 [B]; each replica adds its number to the seed, int32 [2].
         """
