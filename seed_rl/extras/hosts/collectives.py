@@ -158,10 +158,7 @@ class Link:
 
 
 def connect(hosts: Hosts, experiment: Experiment) -> Link:
-    """Connect hosts that have met, and compare their settings, before TensorFlow makes its devices.
-
-    Raises AddressError, ConfigError if the settings differ or TensorFlow has been used before, and HostLost.
-    """
+    """Connect hosts that have met, before TensorFlow makes its devices; raise ConfigError if their settings differ."""
     make_logical_cpus(experiment.devices.logical_cpus)  # before the server, which initialises the devices
     _start_server(hosts)
     link = Link(hosts)
@@ -193,10 +190,7 @@ def _start_server(hosts: Hosts) -> None:
 
 @contextlib.contextmanager
 def _ended_if_stuck() -> Iterator[None]:
-    """End the process on signals, and after a time limit: TensorFlow waits without letting Python run.
-
-    TensorFlow takes over SIGTERM, which is restored.
-    """
+    """End the process on signals, and after a time limit: TensorFlow waits without letting Python run."""
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, *OF_SCHEDULERS) if is_main else ()
     before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}

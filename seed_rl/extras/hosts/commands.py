@@ -34,10 +34,7 @@ def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
 
 
 def join(hosts: Hosts, run: Run) -> None:
-    """Make a run one of some hosts before it is opened; all but the first write into their own subdirectories.
-
-    Opened, the run also raises what `hosts.meet` and `collectives.connect` do.
-    """
+    """Make a run one of some hosts before it is opened; all but the first write into their own subdirectories."""
 
     def change(assembly: Assembly) -> Assembly:
         from seed_rl.extras.hosts.together import with_hosts

@@ -64,10 +64,7 @@ def with_hosts(hosts: Hosts, experiment: Experiment, assembly: Assembly) -> Asse
 
 
 class HostStep(TrainStep):
-    """An update that all hosts make at once, each from its own batch and with its own minibatches and random numbers.
-
-    Schedules follow the frames of host 0.
-    """
+    """An update that all hosts make at once, each from its own batch, by the schedules of the frames of host 0."""
 
     def __init__(self, link: Link, parts: Parts):
         experiment, reduction = parts.experiment, Reduction(parts.learners, link.mean, link.maximum)
