@@ -52,10 +52,7 @@ class Pool:
         return {"every_updates": self._every, "results": [[member, *own] for member, own in self._results.items()]}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take a state, or raise a KeyError, TypeError or ValueError.
-
-        Members whose files are gone are left out, and files of others removed.
-        """
+        """Take a state, without members whose files are gone, or raise a KeyError, TypeError or ValueError."""
         every = int(state["every_updates"])
         results = {int(member): (int(games), float(total)) for member, games, total in state["results"]}
         if every < 1 or not all(member >= 0 and 0 <= total <= games for member, (games, total) in results.items()):

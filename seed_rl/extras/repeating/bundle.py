@@ -80,10 +80,7 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
 
 
 def opened(place: str, checkpoint: str | None = None) -> contextlib.AbstractContextManager[str] | None:
-    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does.
-
-    Return None for a checkpoint, and for what is no file.
-    """
+    """Open a bundle as a log directory with its only checkpoint, as a `PolicySource` does; None for anything else."""
     return _as_log_directory(place) if os.path.isfile(place) and not place.endswith(".npz") else None
 
 

@@ -86,10 +86,7 @@ class Writer:
 
 
 def read(path: str) -> Iterator[str]:
-    """Yield the lines of a journal's complete chunks, of which one is held in memory.
-
-    Raise a JournalError if there is none, one is damaged or missing, or there are too many.
-    """
+    """Yield the lines of a journal's complete chunks, of which one is held in memory, or raise a JournalError."""
     left, line = MOST_BYTES, ""
     with explaining(JournalError, f"there is no journal {path}, as `--record` writes it"), open_file(path) as file:
         for _, _, text in _chunks(file, path):

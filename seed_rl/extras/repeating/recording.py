@@ -39,10 +39,7 @@ _ENVIRONMENT = (
 
 
 def make_repeatable(run: Run, record: bool, synchronous: bool = False) -> None:
-    """Let a run, before it is opened, be recorded in a journal of its log directory, be synchronous, or both.
-
-    Raises a ConfigError if its environments don't repeat themselves.
-    """
+    """Let a run, before it is opened, be recorded in a journal of its log directory, be synchronous, or both."""
     if not run.experiment.env.repeatable:
         raise ConfigError(f"{run.experiment.env.title} does not repeat an episode for the same seed and actions")
 

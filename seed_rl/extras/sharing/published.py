@@ -41,10 +41,7 @@ def about(name: str) -> dict[str, Any]:
 
 
 def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextManager[str] | None:
-    """Open a published policy, given its folder or the name of a pretrained one, as a `PolicySource` does.
-
-    Raises a ConfigError for a misspelled name, and in the context a CheckpointError for weights that can't be read.
-    """
+    """Open a published policy, given its folder or the name of a pretrained one, as a `PolicySource` does."""
     if not os.path.exists(place) and ROOT.is_dir():
         if place in (known := names()):
             place = str(ROOT / place)

@@ -85,10 +85,7 @@ def text_of(value: Any, values: BaseDistribution) -> str:
 
 
 def median_pruner(prune_after: float) -> optuna.pruners.BasePruner:
-    """Build a pruner that stops a trial whose best score so far is below the finished trials' median at that step.
-
-    It prunes nothing before five trials have finished, and no trial before a share `prune_after` of its frames.
-    """
+    """Build a pruner of trials below the median of five or more, after a share `prune_after` of their frames."""
     return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=math.ceil(prune_after * STEPS))
 
 
@@ -104,10 +101,7 @@ class _Suggested(Run):
         self._is_pruned = False
 
     def is_over(self) -> bool:
-        """Report new scores to the pruner, and return whether it prunes the trial.
-
-        The score at a step is taken from the first row after it, because rows don't fall on the same frames.
-        """
+        """Report new scores to the pruner, a step's from the first row after it; return whether it prunes the trial."""
         before = self._step
         for frames, score in [] if self._is_pruned else _scores(self, self._experiment):
             while self._step < min(STEPS, int(STEPS * frames / self._experiment.total_frames)):

@@ -92,10 +92,7 @@ def seeds_of(texts: Sequence[str]) -> list[int]:
 
 
 def trials(grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
-    """Build a trial for every combination of seeds and values, such as `VTrace.entropy_cost=0.01,0.001`.
-
-    Duplicates count once. Raises a ConfigError if a binding has another form or repeats a setting.
-    """
+    """Build a trial for every combination of seeds and values, such as `VTrace.entropy_cost=0.01,0.001`, just once."""
     values: dict[str, list[str]] = {}
     for binding in grid:
         name, _, text = binding.partition("=")
