@@ -33,10 +33,7 @@ class NoCluster(Failure):
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Connect this process to a cluster, or raise a NoCluster.
-
-    The address "" means `RAY_ADDRESS`, a cluster on this machine, or else a new one that ends with the connection.
-    """
+    """Connect to a cluster, by default of `RAY_ADDRESS`, of this machine, or a new one; or raise a NoCluster."""
     address = address or os.environ.get("RAY_ADDRESS", "")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default, which silences a warning

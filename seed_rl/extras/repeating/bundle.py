@@ -34,10 +34,7 @@ _PIECE = 2**20  # bytes copied at a time
 
 
 def write_bundle(logdir: str, output: str) -> int:
-    """Write the bundle of a recorded run whose learner has ended, and return its size in bytes.
-
-    Raise a JournalError, CheckpointError or OSError if a file is missing, incomplete or can't be written.
-    """
+    """Write the bundle of a recorded run whose learner has ended, and return its size in bytes."""
     path, arrays, state = checkpoints.chosen(logdir, None)
     _complete(logdir, path)
     with tempfile.TemporaryDirectory() as directory:

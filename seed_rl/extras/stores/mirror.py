@@ -109,10 +109,7 @@ class Mirror:
         self._sent = self._local()
 
     def push(self) -> None:
-        """Upload changed files, then remove checkpoints from the store that were removed here.
-
-        After an error of the store, the next call uploads the rest.
-        """
+        """Upload changed files, or after an error the rest; then remove checkpoints that were removed here."""
         local = self._local()
         for name in [name for name, state in local.items() if self._sent.get(name) != state]:
             path = os.path.join(self.directory, name)
