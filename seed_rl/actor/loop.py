@@ -39,11 +39,7 @@ def growing_delays(cap: float = 30.0) -> Iterator[float]:
 
 @dataclasses.dataclass(eq=False)
 class Actor:
-    """Steps environments for a learner until its run is over or `stop`, across restarts of the learner.
-
-    Environments are built once. When the connection is lost, they abandon their episodes, are reset, and rejoin the
-    learner.
-    """
+    """Steps environments, which it builds once, until the run of a learner is over or `stop`, across its restarts."""
 
     connect: Callable[[], LearnerClient]
     num_groups: int | None = None

@@ -63,10 +63,7 @@ class UnrollStore:
         return self.nbytes // (self.num_slots + 1)
 
     def write(self, writes: StepWrites, step: Unroll) -> None:
-        """Store one step of each of B environments, fields [B, ...]. Called within the compiled act step.
-
-        `step.initial_state` is the state before this step.
-        """
+        """Store a step of each of B environments, and the state before it. Called within the compiled act step."""
         depth = writes.slots.shape[0]
         indices = tf.reshape(tf.stack([writes.slots, writes.positions], axis=-1), [-1, 2])
         repeated = tf.nest.map_structure(lambda t: tf.concat([t] * depth, axis=0), step._replace(initial_state=()))

@@ -201,10 +201,7 @@ def text(evaluation: Evaluation) -> str:
 
 
 def text_over_runs(evaluations: Sequence[Evaluation]) -> str:
-    """Format the interquartile mean over runs and its 95 % confidence interval, of normalised scores if all have some.
-
-    Otherwise it is that of mean returns, of runs in one environment.
-    """
+    """Format the interquartile mean over runs and its 95 % interval, of normalised scores or else of mean returns."""
     is_normalised = all(each.human_normalised is not None for each in evaluations)
     key, name, unit = ("human_normalised", "score", " %") if is_normalised else ("mean", "mean return", "")
     tasks: dict[str, list[float]] = {}

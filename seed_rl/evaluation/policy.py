@@ -90,10 +90,7 @@ def experiment_of(logdir: str) -> Experiment:
 
 
 def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
-    """Return the settings of a run's environments, changed by gin bindings such as `Atari.sticky_actions = 0.25`.
-
-    Raises NoPolicy if the run's policy can't act in the changed environments.
-    """
+    """Return a run's environments, changed by gin bindings, or raise NoPolicy if its policy can't act in them."""
     if not gin_params:
         return experiment.env
     own, other = experiment, dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))

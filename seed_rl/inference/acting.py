@@ -16,10 +16,7 @@ from seed_rl.inference.thread import ActingThread
 
 
 class Acting:
-    """An inference device, which serves all environments or a share of them.
-
-    `thread` acts and stores the steps in `unrolls`.
-    """
+    """An inference device, for all environments or a share: `thread` acts and stores the steps in `unrolls`."""
 
     def __init__(
         self,

@@ -44,10 +44,7 @@ class GroupOptimizers:
         return tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
 
     def apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
-        """Clip the gradients, equal on all replicas, as the settings of their groups say, and apply them.
-
-        The norms and the learning rates of the groups are float32 [groups].
-        """
+        """Clip gradients, equal on all replicas, by their norms, float32 [groups], and apply them with the rates."""
         if self._strategy.num_replicas_in_sync == 1:
             self._compiled_apply(gradients, norms, rates)
             return

@@ -201,10 +201,7 @@ def new_source(
 
 
 class JoinedSource(Source):
-    """Combines the sources of several inference devices, in the order of the training devices that they feed.
-
-    Each contributes an equal part of every batch. Their content is not saved with checkpoints.
-    """
+    """Combines equal parts of each batch from several sources, in the order of the training devices that they feed."""
 
     def __init__(self, sources: Sequence[Source]):
         self._sources = sources

@@ -174,10 +174,7 @@ class SupervisedFleet(Fleet):
 
 @dataclasses.dataclass(eq=False)
 class LocalActors(SupervisedFleet):
-    """Actors as processes on this machine.
-
-    They read from a pipe that only this process keeps open, and so exit when this process ends for any reason.
-    """
+    """Actors as processes, which read from a pipe that only this process keeps open, and so end with it in any case."""
 
     arguments: Sequence[str] = ()
     """Arguments of `seed_rl actor` except the address."""

@@ -48,10 +48,7 @@ class HostLog:
         self._all_lines = Allowance(lines * _ALL_HOSTS, 60.0, clock)
 
     def write(self, level: int, peer: str, sentence: str, error: Exception | None = None) -> None:
-        """Log a message about a peer, with the traceback of the error if any; once over the limit, only count it.
-
-        The address may follow other words in `peer`.
-        """
+        """Log a message about a peer, whose address may follow other words; once over the limit, only count it."""
         if not self._log.isEnabledFor(level) or (withheld := self._lines.take(peer)) is None:
             return
         if self._all_lines.take("") is not None:
