@@ -27,10 +27,7 @@ _LONGEST_PAUSE = 4.0  # seconds: when a learner comes back, its actors reconnect
 
 
 def growing_delays(cap: float = 30.0) -> Iterator[float]:
-    """Random delays in seconds, between half of a bound and the bound, which doubles from 0.5 up to `cap`.
-
-    The jitter spreads out actors that lost their learner at the same moment.
-    """
+    """Yield random delays, seconds, that double up to `cap`: not all actors come back at the same moment."""
     bound = 0.5
     while True:
         yield bound * random.uniform(0.5, 1.0)

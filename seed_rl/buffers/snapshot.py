@@ -14,10 +14,7 @@ _UNROLLS = "unrolls/"  # what names of their arrays begin with
 
 
 def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays and the unrolls in `slots` of a store, int32 [n], to an archive, in this order.
-
-    The other slots of the store may be written to meanwhile.
-    """
+    """Write named arrays, then the unrolls in `slots` of a store, int32 [n]; others may be written to meanwhile."""
     with writing(file) as add:
         for name, array in arrays.items():
             add(name, array)

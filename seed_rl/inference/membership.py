@@ -61,10 +61,7 @@ class Membership:
         return lease.env_ids[0] % self.num_devices
 
     def join(self, group_sizes: Sequence[int], actor: str = "") -> Lease:
-        """Lease ids for groups of these sizes to an actor, whose name is for logs, or raise `Refused`.
-
-        Every lease has new environment seeds, so that a restarted actor doesn't repeat its episodes.
-        """
+        """Lease ids, with new seeds, for groups of these sizes to an actor, named in logs, or raise `Refused`."""
         self._expire()
         groups = self._choose(group_sizes, actor)
         lease = Lease(secrets.token_hex(16), tuple(groups))

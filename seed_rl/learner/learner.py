@@ -119,7 +119,7 @@ class Learner:
         """Update from this learner's part of a batch, after `env_frames` frames; without metrics if all was skipped."""
         counters, progress = self.counters, env_frames / self.experiment.total_frames
         with self.replicas.scope():
-            unroll = self.replicas.joined(batch.parts)
+            unroll = self.replicas.join(batch.parts)
             seed = (self.experiment.seed, counters.learner_updates)
             update = self.train_step(unroll, progress, batch.importance_weights, seed)
         self._count_left_out(update)

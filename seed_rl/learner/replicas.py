@@ -72,7 +72,7 @@ class Replicas:
 
         return read
 
-    def joined(self, parts: Sequence[Unroll]) -> Unroll:
+    def join(self, parts: Sequence[Unroll]) -> Unroll:
         """Combine the parts of the training devices into the argument of the update."""
         if self.count == 1:
             return parts[0]

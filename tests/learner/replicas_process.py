@@ -76,7 +76,7 @@ def run(replicas, learns):
         results[f"{number} reward"] = np.concatenate([part.env_output.reward for part in parts], axis=1)
         if learns:
             with replicas.scope():
-                update = step(replicas.joined(parts), 0.5, weights)
+                update = step(replicas.join(parts), 0.5, weights)
             agent.after_update(number + 1)
             results |= {f"{number} {name}": value for name, value in update.metrics.items()}
         else:
@@ -112,7 +112,7 @@ def run_in_minibatches(replicas):
             with tf.device(device):
                 parts.append(unroll_of(batch[:, own], states[own]))
         with replicas.scope():
-            update = step(replicas.joined(parts), 0.0, weights)
+            update = step(replicas.join(parts), 0.0, weights)
         state = [agent.numpy(), *(variable.numpy().ravel() for variable in step.variables.values())]
         results |= {
             f"{number} steps": (update.optimizer_steps, update.left_out),

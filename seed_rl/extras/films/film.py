@@ -81,7 +81,7 @@ def film(
 
         def append(shown: np.ndarray, times: int) -> None:
             scores = " : ".join(f"{round(each, 2):,.12g}" for each in score)
-            frame = captioned(shown, f"episode {episode}   score {scores}")
+            frame = add_caption(shown, f"episode {episode}   score {scores}")
             if not films:  # the first picture determines the size
                 growing = limits.files if limits else []
                 films.extend(open_films.enter_context(_film(path, fps, frame.shape, growing)) for path in paths)
@@ -93,12 +93,12 @@ def film(
             length, score = length + (not was_last), score + output.reward
             was_last = output.last[0]
             if was_last or (length == max_steps and not output.done[0]):  # the environment still shows this episode
-                picture = enlarged(env.picture(output.observation))
+                picture = enlarge(env.picture(output.observation))
             if picture is not None and length > 0 and (output.done[0] or was_last or length == max_steps):
                 append(picture, hold)
                 episode, length, score = episode + 1, 0, np.zeros(env.num_envs)
             if episode <= episodes and not was_last:
-                picture = enlarged(env.picture(output.observation))
+                picture = enlarge(env.picture(output.observation))
                 append(picture, 1)
 
         return play(policy, env, episodes * env.num_envs, seed, see, limits, max_steps)
@@ -125,14 +125,14 @@ def film_run(
         return film(policy, env, episodes, seed, [os.fspath(path) for path in paths], fps, limits, max_steps)
 
 
-def enlarged(picture: np.ndarray) -> np.ndarray:
+def enlarge(picture: np.ndarray) -> np.ndarray:
     """Repeat pixels of uint8 [H, W, 3] until the shorter side has 320, as long as the longer side fits 1,920."""
     short, long = sorted(picture.shape[:2])
     factor = max(1, min(-(-_SMALLEST // short), _LARGEST // long))
     return picture.repeat(factor, axis=1).repeat(factor, axis=0)  # few single pixels first, then whole rows
 
 
-def captioned(picture: np.ndarray, text: str) -> np.ndarray:
+def add_caption(picture: np.ndarray, text: str) -> np.ndarray:
     """Add a bar with a line of text below a picture uint8 [H, W, 3], and pad it to even sides, which codecs require."""
     height, width = picture.shape[:2]
     size = max(12, min(height, width) // 20)

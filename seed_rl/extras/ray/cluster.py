@@ -32,7 +32,7 @@ class NoCluster(Failure):
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[None]:
+def connecting(address: str) -> Iterator[None]:
     """Connect to a cluster, by default of `RAY_ADDRESS`, of this machine, or a new one; or raise a NoCluster."""
     address = address or os.environ.get("RAY_ADDRESS", "")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

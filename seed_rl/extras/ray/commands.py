@@ -34,7 +34,7 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
     try:
         import ray
 
-        from seed_rl.extras.ray.cluster import connected, with_gauges
+        from seed_rl.extras.ray.cluster import connecting, with_gauges
         from seed_rl.extras.ray.fleet import RayActors
         from seed_rl.extras.ray.hosts import other_hosts
     except ModuleNotFoundError as error:
@@ -43,7 +43,7 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
         raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]'") from error
     env, actors = run.experiment.env, run.experiment.actors
     with contextlib.ExitStack() as cleanup:
-        cleanup.enter_context(connected(values.ray_address))
+        cleanup.enter_context(connecting(values.ray_address))
         context = ray.get_runtime_context()
         have_gpus = {node["NodeID"] for node in ray.nodes() if node["Alive"] and "GPU" in node["Resources"]}
         if have_gpus and context.get_node_id() not in have_gpus:

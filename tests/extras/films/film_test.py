@@ -10,7 +10,7 @@ from seed_rl.envs.base import Watchable, legal_actions, random_actions
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.evaluation.policy import load_policy
-from seed_rl.extras.films.film import Limits, captioned, enlarged, film
+from seed_rl.extras.films.film import Limits, add_caption, enlarge, film
 from tests.support.full_disk import largest_file
 from tests.support.still import Still, counted
 
@@ -46,7 +46,7 @@ def test_films_show_every_step_and_hold_the_end(policy, watched, tmp_path):
             assert changed.tolist() == [True] * (STEPS - 1) + [False] * HELD, "the ball falls, and then all stands"
     for index, value in enumerate(played.returns):
         end = pictures[(index + 1) * (STEPS + HELD) - 1]
-        expected = captioned(end[:640], f"episode {index + 1}   score {value:g}")
+        expected = add_caption(end[:640], f"episode {index + 1}   score {value:g}")
         assert np.abs(end.astype(int) - expected).max() < 32, "the reward of the last action is in the score"
     with imageio.get_reader(paths[0]) as reader:
         assert reader.get_meta_data()["fps"] == FPS
@@ -56,8 +56,8 @@ def test_films_show_every_step_and_hold_the_end(policy, watched, tmp_path):
 def test_an_episode_whose_end_is_reported_a_step_late_has_the_same_film(tmp_path, monkeypatch, max_steps):
     shown = {"Same": [], "Next": []}
     for mode, captions in shown.items():
-        drawn = lambda picture, text, captions=captions: captions.append(text) or captioned(picture, text)  # noqa: E731
-        monkeypatch.setattr("seed_rl.extras.films.film.captioned", drawn)
+        drawn = lambda picture, text, captions=captions: captions.append(text) or add_caption(picture, text)  # noqa: E731
+        monkeypatch.setattr("seed_rl.extras.films.film.add_caption", drawn)
         env = Watchable(counted(mode).make(1), lambda numbers: np.full((8, 8, 3), numbers[0, 2], np.uint8))
         film(Still(), env, 3, seed=2, paths=[str(tmp_path / f"{mode}.gif")], fps=FPS, max_steps=max_steps)
     assert shown["Next"] == shown["Same"]
@@ -79,7 +79,7 @@ def test_a_film_is_complete_at_its_limits(policy, watched, tmp_path):
 
 def test_pictures_are_enlarged_by_whole_numbers_within_a_screen():
     sizes = [(10, 5), (72, 96), (319, 400), (320, 400), (1, 100), (10, 4000)]
-    enlarged_sizes = [enlarged(np.zeros((*size, 3), np.uint8)).shape[:2] for size in sizes]
+    enlarged_sizes = [enlarge(np.zeros((*size, 3), np.uint8)).shape[:2] for size in sizes]
     assert enlarged_sizes == [(640, 320), (360, 480), (638, 800), (320, 400), (19, 1900), (10, 4000)]
 
 

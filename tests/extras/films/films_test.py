@@ -17,7 +17,7 @@ from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
 from seed_rl.extras.films import commands, during_training, film
 from seed_rl.extras.films.during_training import Films, film_every
-from seed_rl.extras.films.film import captioned
+from seed_rl.extras.films.film import add_caption
 from seed_rl.runs.assembly import Assembly, Parts
 from seed_rl.runs.run import Run
 
@@ -114,9 +114,9 @@ def test_a_film_whose_parent_has_ended_leaves_nothing(saved_run, tmp_path, monke
     def drawn(picture, text):
         if flags[0].raises and next(pictures) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return captioned(picture, text)
+        return add_caption(picture, text)
 
-    monkeypatch.setattr(film, "captioned", drawn)
+    monkeypatch.setattr(film, "add_caption", drawn)
     output = f"--output={tmp_path}/play.mp4,{tmp_path}/play.gif"
     assert main(["play", f"--logdir={logdir}", output, "--exit_with_parent"]) == 128 + signal.SIGTERM
     assert next(pictures) == 4

@@ -14,7 +14,7 @@ from ray.cluster_utils import Cluster
 
 from seed_rl.errors import Failure
 from seed_rl.extras.ray import fleet, hosts
-from seed_rl.extras.ray.cluster import NoCluster, connected
+from seed_rl.extras.ray.cluster import NoCluster, connecting
 from seed_rl.extras.ray.fleet import RayActors
 from seed_rl.transport.client import LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity
@@ -141,7 +141,7 @@ def test_learner_hosts_are_placed_on_nodes_of_their_own(cluster, runs, rows, wai
 @pytest.fixture(scope="module")
 def driver(cluster):
     """This process, connected to the cluster."""
-    with connected(cluster.address):
+    with connecting(cluster.address):
         yield
 
 
