@@ -26,7 +26,7 @@ _RUN = flags.group(
     flags.integer("seed", None, "Override Experiment.seed."),
     flags.integer("num_actors", None, "Override Actors.num_actors; auto: choose it here.", auto=True),
     flags.string("init_from", None, "Log directory or checkpoint to start a new run from."),
-    flags.number("target_return", None, "End the run at this mean return; exit with code 1 without it."),
+    flags.number("target_return", None, "End the run at this mean return, and fail without it."),
     flags.number("max_minutes", None, "End the run after this time, with a checkpoint.", lower_bound=0.0),
     flags.choice("accelerator", None, ["gpu", "tpu"], "Fail at once if TensorFlow finds none."),
     flags.boolean("quiet", False, "Show only warnings and errors."),
