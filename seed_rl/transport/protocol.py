@@ -108,10 +108,7 @@ def reading() -> Iterator[None]:
 
 
 def keepalive_options() -> list[tuple[str, int]]:
-    """Return channel options that detect a vanished peer within twice `KEEPALIVE_SECONDS`.
-
-    Both sides send pings. A server treats more than two in this time as an attack (too_many_pings).
-    """
+    """Return channel options with which both sides detect a vanished peer within twice `KEEPALIVE_SECONDS`."""
     milliseconds = int(1000 * KEEPALIVE_SECONDS)
     return [
         ("grpc.keepalive_time_ms", milliseconds),
@@ -120,7 +117,7 @@ def keepalive_options() -> list[tuple[str, int]]:
         ("grpc.http2.ping_timeout_ms", milliseconds),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),  # unlimited
-        ("grpc.http2.min_ping_interval_without_data_ms", milliseconds // 2),
+        ("grpc.http2.min_ping_interval_without_data_ms", milliseconds // 2),  # more are an attack: too_many_pings
     ]
 
 
