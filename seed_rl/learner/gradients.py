@@ -20,17 +20,19 @@ class Reduction(NamedTuple):
     maximum: Callable[[Any], Any]
 
 
-class LossGradients(NamedTuple):
-    """Gradients and metrics of a minibatch, equal on all devices and learners, and the priorities of its sequences."""
+class Measures(NamedTuple):
+    """Metrics of a minibatch, equal on all devices and learners, and the priorities of its sequences."""
 
-    gradients: dict[str, list[tf.Tensor]]
-    """Gradients of each group of variables, averaged; with several replicas, a value for each."""
     means: dict[str, tf.Tensor]
     """The agent's metrics by name, float32 [], averaged."""
     maxima: dict[str, tf.Tensor]
     """Metrics by name whose maximum is reported, float32 []."""
     priorities: tf.Tensor
     """float32 [R n]: of n sequences of each replica of this learner; [0] if the agent gives none."""
+
+
+LossGradients = tuple[dict[str, list[tf.Tensor]], Measures]
+"""Gradients of each group of variables, averaged, with a value for each of several replicas; and what was measured."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -48,14 +50,12 @@ class Gradients:
         The importance weights are float32 [B]; each replica adds its number to the seed, int32 [2].
         """
         local = self.strategy.experimental_local_results
-        result = self.strategy.run(self._on_replica, (unroll, weights, columns, seed))
-        gradients = result.gradients
-        first = tf.nest.map_structure(lambda value: local(value)[0], result)
-        means, maxima = first.means, first.maxima
+        gradients, measures = result = self.strategy.run(self._on_replica, (unroll, weights, columns, seed))
+        first, (means, maxima, _) = tf.nest.map_structure(lambda value: local(value)[0], result)
         if self.reduction:
-            gradients, means = self.reduction.mean((first.gradients, means))
+            gradients, means = self.reduction.mean((first, means))
             maxima = self.reduction.maximum(maxima)
-        return LossGradients(gradients, means, maxima, tf.concat(local(result.priorities), axis=0))
+        return gradients, Measures(means, maxima, tf.concat(local(measures.priorities), axis=0))
 
     def _on_replica(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
         """Return the averages over all replicas of this learner, with the priorities of this replica's sequences."""
@@ -65,17 +65,17 @@ class Gradients:
         compiled = devices.has_accelerator() and not isinstance(self.strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
         own_weights = tf.reshape(weights, [self.strategy.num_replicas_in_sync, -1])[replica]
-        result = differentiate(unroll, own_weights, columns, seed + replica)
+        gradients, measures = differentiate(unroll, own_weights, columns, seed + replica)
         if self.strategy.num_replicas_in_sync == 1:
-            return result
-        stacked = tf.stack([*result.means.values()])  # a single tensor to reduce over devices
-        gradients, means = context.all_reduce("mean", (result.gradients, stacked))
-        maxima = result.maxima
+            return gradients, measures
+        stacked = tf.stack([*measures.means.values()])  # a single tensor to reduce over devices
+        gradients, means = context.all_reduce("mean", (gradients, stacked))
+        maxima = measures.maxima
         if maxima:
             found = tf.reduce_max(context.all_gather(tf.stack([*maxima.values()])[None], axis=0), axis=0)
             maxima = dict(zip(maxima, tf.unstack(found, len(maxima)), strict=True))
-        means = dict(zip(result.means, tf.unstack(means), strict=True))
-        return LossGradients(gradients, means, maxima, result.priorities)
+        means = dict(zip(measures.means, tf.unstack(means), strict=True))
+        return gradients, Measures(means, maxima, measures.priorities)
 
     def _differentiate(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> LossGradients:
         """Differentiate the losses of some of a replica's sequences."""
@@ -94,7 +94,7 @@ class Gradients:
             for metrics in (output.metrics, output.maxima)
         )
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
-        return LossGradients(gradients, means, maxima, priorities)
+        return gradients, Measures(means, maxima, priorities)
 
 
 def _minibatch(unroll: Unroll, columns: tf.Tensor) -> Unroll:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.learner.gradients import Gradients, Reduction
+from seed_rl.learner.gradients import Gradients, Measures, Reduction
 from seed_rl.learner.group_optimizers import GroupOptimizers
 from seed_rl.learner.running_statistics import RunningStatistics
 from seed_rl.system import devices
@@ -21,14 +21,9 @@ class StepResult(NamedTuple):
 
     finite: tf.Tensor
     """Whether all gradients are finite, bool []; otherwise the step is skipped."""
-    means: dict[str, tf.Tensor]
-    """The agent's metrics by name, float32 []."""
-    maxima: dict[str, tf.Tensor]
-    """Metrics by name, float32 []; their maximum over steps is reported."""
     norms: tf.Tensor
     """Gradient norm of each group of variables, float32 [groups]."""
-    priorities: tf.Tensor
-    """float32 [R n]: of n sequences of each of R replicas; [0] if the agent gives none."""
+    measures: Measures
 
 
 class UpdateResult(NamedTuple):
@@ -101,7 +96,7 @@ class TrainStep:
         for _ in range(self._passes):
             minibatches, steps = self._pass_over(unroll, weights, rates, generator)
             passes.append(steps)
-        priorities = _in_batch_order(minibatches, passes[-1].priorities, self._replicas)
+        priorities = _in_batch_order(minibatches, passes[-1].measures.priorities, self._replicas)
         return self._result(passes, priorities, rates.numpy())
 
     def warm_up(self, unroll: Unroll, count: int) -> None:
@@ -121,8 +116,8 @@ class TrainStep:
         steps = tf.nest.map_structure(lambda *arrays: np.concatenate(arrays), *passes)
         applied, metrics = steps.finite, {}
         if applied.any():
-            metrics = {name: float(np.mean(values[applied])) for name, values in steps.means.items()}
-            metrics |= {name: float(np.max(values[applied])) for name, values in steps.maxima.items()}
+            metrics = {name: float(np.mean(values[applied])) for name, values in steps.measures.means.items()}
+            metrics |= {name: float(np.max(values[applied])) for name, values in steps.measures.maxima.items()}
             for group, (name, settings) in enumerate(self._optimizers.settings.items()):
                 prefix, norm = f"{name}/" if group else "", float(np.mean(steps.norms[applied, group]))
                 metrics |= {f"{prefix}gradient_norm": norm, f"{prefix}learning_rate": float(rates[group])}
@@ -158,7 +153,7 @@ class TrainStep:
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> StepResult:
         """Differentiate the losses of a minibatch, some sequences of each replica, and apply finite gradients."""
-        gradients, means, maxima, priorities = self._gradients(unroll, weights, columns, seed)
+        gradients, measures = self._gradients(unroll, weights, columns, seed)
         norms = self._strategy.run(self._optimizers.norms, (gradients,))
         norm = self._strategy.experimental_local_results(norms)[0]  # equal on all replicas of all learners
         finite = tf.reduce_all(tf.math.is_finite(norm)) & tf.reduce_all(tf.math.is_finite(rates))
@@ -169,7 +164,7 @@ class TrainStep:
 
         # On CPUs, outside the compiled parts, which would copy the weights.
         tf.cond(finite, apply, lambda: tf.constant(False))
-        return StepResult(finite, means, maxima, norm, priorities)
+        return StepResult(finite, norm, measures)
 
 
 def _in_batch_order(minibatches: np.ndarray, values: np.ndarray, replicas: int) -> np.ndarray:
