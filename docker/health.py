@@ -21,6 +21,8 @@ def main() -> None:
     parser.add_argument("--ask", action="store_true", help="call the learner on this machine")
     parser.add_argument("--tls_ca", help="with --ask: PEM file with the learner's certificate")
     parser.add_argument("--tls_server_name", help="with --ask: name in the certificate")
+    parser.add_argument("--tls_cert", help="with --ask: PEM file with a certificate that the learner asks for")
+    parser.add_argument("--tls_key", help="with --ask: PEM file with its key")
     parser.add_argument("--token_file", help="with --ask: file with the token")
     arguments = parser.parse_args()
     sys.exit((ask(arguments) if arguments.ask else look(arguments.port, pathlib.Path("/proc/net"))) or 0)
@@ -46,14 +48,18 @@ def _rows(table: pathlib.Path) -> list[list[str]]:
 
 def ask(arguments: argparse.Namespace) -> str:
     """Call the learner and return the error; "" if it answers."""
+    from seed_rl.transport import credentials
     from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
-    from seed_rl.transport.credentials import ClientSecurity, SecurityError, read_authorities, read_token
 
     try:
-        authorities, token = read_authorities(arguments.tls_ca), read_token(arguments.token_file)
-        security = ClientSecurity(authorities, token, server_name=arguments.tls_server_name)
+        authorities, token = (
+            credentials.read_authorities(arguments.tls_ca),
+            credentials.read_token(arguments.token_file),
+        )
+        own = credentials.read_certificate(arguments.tls_cert, arguments.tls_key)
+        security = credentials.ClientSecurity(authorities, token, False, arguments.tls_server_name, *own)
         LearnerClient(f"localhost:{arguments.port}", security, name="health check").describe(5.0)
-    except (Disconnected, Rejected, SecurityError) as error:
+    except (Disconnected, Rejected, credentials.SecurityError) as error:
         return str(error)
     return ""
 

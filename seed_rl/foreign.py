@@ -1,13 +1,15 @@
 """Handling of untrusted or foreign input: JSON, file names, text for a terminal, errors of other people's code."""
 
 import errno
+import functools
 import json
 import os
 import re
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, TypeVar, cast
 
+_Reader = TypeVar("_Reader", bound=Callable[..., Any])
 _MAX_OBJECT = 1 << 20  # bytes of a file
 _MAX_TEXT = 1 << 24  # of JSON, which may take 25 times as much memory
 _MAX_WORDS = 200  # characters of a value in a message
@@ -47,6 +49,25 @@ def open_file(path: str) -> IO[bytes]:
     return open(path, "rb")
 
 
+def read_again_if_stale(read: _Reader) -> _Reader:
+    """Make a reader begin again, once, if a file was replaced while it was read from a network file system (ESTALE)."""
+
+    @functools.wraps(read)
+    def read_twice(*arguments: Any) -> Any:
+        try:
+            return read(*arguments)
+        except Exception as error:
+            cause: BaseException | None = error
+            while cause is not None and getattr(cause, "errno", None) != errno.ESTALE:
+                cause = cause.__cause__
+            if cause is None:
+                raise
+        return read(*arguments)
+
+    return cast(_Reader, read_twice)
+
+
+@read_again_if_stale
 def read_small(path: str) -> bytes:
     """Read a file; raise OSError, or ValueError if it has more than a mebibyte."""
     with open_file(path) as file:

@@ -15,7 +15,7 @@ from seed_rl.errors import UsageError
 from seed_rl.settings import whole_number
 from seed_rl.system.entry_points import declarations
 from seed_rl.transport.address import parse_address
-from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
+from seed_rl.transport.credentials import ServerSecurity, read_authorities, read_certificate, read_token
 
 POSITIVE = 1e-9
 """The `lower_bound` of a number above zero."""
@@ -129,13 +129,14 @@ IMPORT_MODULE = repeated("import_module", [], "Module that settings may name; re
 OVERWRITE = boolean("overwrite", False, "Replace what --output names, if it exists.")
 TLS_SERVER_NAME = string("tls_server_name", None, "Name in the certificate, if not the host name.")
 SHARED_CREDENTIALS = (
+    string("tls_cert", None, "PEM file with the certificate chain to show."),
+    string("tls_key", None, "PEM file with the certificate's private key."),
     string("token_file", None, "File with the shared secret (or SEED_RL_TOKEN)."),
     boolean("insecure", False, "Allow other hosts to connect without TLS and token."),
 )
 SECURITY = group(
     "security",
-    string("tls_cert", None, "PEM file with the certificate chain to show."),
-    string("tls_key", None, "PEM file with the certificate's private key."),
+    string("tls_client_ca", None, "PEM file with the certificates of actors or their authority, which they then need."),
     *SHARED_CREDENTIALS,
 )
 
@@ -143,7 +144,8 @@ SECURITY = group(
 def server_security(values: FlagValues, address: str) -> ServerSecurity:
     """Read the credentials of a server at an address; "": a unix socket that only this user can reach."""
     certificate, key = read_certificate(values.tls_cert, values.tls_key)
-    security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)
+    clients = read_authorities(values.tls_client_ca, "--tls_client_ca")
+    security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure, clients)
     if address:
         security.check(parse_address(address))
     return security

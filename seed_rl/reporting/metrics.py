@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from seed_rl.foreign import json_object, number, open_file
+from seed_rl.foreign import json_object, number, open_file, read_again_if_stale
 from seed_rl.reporting.text import quantity
 from seed_rl.system.files import StrPath, complete_or_absent
 
@@ -124,6 +124,7 @@ class MetricsFile(RecordFile, Sink):
         self.append(f"{json.dumps(row)}\n".encode())
 
 
+@read_again_if_stale
 def read(logdir: StrPath) -> list[dict[str, float]]:
     """Read the rows in a run's log directory, or raise FileNotFoundError if there are none.
 

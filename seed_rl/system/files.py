@@ -70,10 +70,16 @@ def files_in(directory: str) -> list[str]:
 def locking(path: str) -> Iterator[None]:
     """Hold an exclusive lock on a file, which is created if necessary, at most until this process ends.
 
-    Raises BlockingIOError if another process holds it.
+    Raises BlockingIOError if another process holds it, and OSError with what to do if there can't be a lock.
     """
     with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            remedy = "choose a local directory, or mount it with locks, NFS with local_lock=flock if need be"
+            raise OSError(error.errno, f"its file system gives no lock ({error.strerror}): {remedy}") from error
         yield
 
 

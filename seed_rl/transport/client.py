@@ -191,7 +191,7 @@ _NO_LEARNER = {
     "Received http2 header with status": "is this a learner's address, without a proxy in between?",
 }
 _HINTS = _NO_LEARNER | {
-    "Socket closed": "does the learner use TLS? Then actors need --tls_ca",
+    "Socket closed": "does the learner use TLS? Then actors need --tls_ca, and --tls_cert if it has --tls_client_ca",
     "Failed parsing HTTP/2": "is this a learner's address?",
     "handshaker shutdown": "there was no answer: is a firewall in between?",
 }

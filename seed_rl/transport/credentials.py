@@ -42,7 +42,7 @@ def read_token(token_file: str | None = None) -> str | None:
 
 
 def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes | None, bytes | None]:
-    """Return the contents of a learner's PEM files: its certificate chain and its unencrypted private key, if any."""
+    """Return the contents of PEM files: a certificate chain and its unencrypted private key, if any."""
     if not cert_file and not key_file:
         return None, None
     if not cert_file or not key_file:
@@ -55,12 +55,12 @@ def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes
     return certificate, key
 
 
-def read_authorities(file: str | None) -> bytes | None:
-    """Return the contents of a PEM file with the authorities that an actor trusts; None without a file."""
+def read_authorities(file: str | None, flag: str = "--tls_ca") -> bytes | None:
+    """Return a PEM file's authorities that the other side's certificate needs; None without a file."""
     if not file:
         return None
-    authorities = _read(file, "--tls_ca")
-    with explaining(SecurityError, f"--tls_ca {file} holds no certificate in PEM", ssl.SSLError, ValueError):
+    authorities = _read(file, flag)
+    with explaining(SecurityError, f"{flag} {file} holds no certificate in PEM", ssl.SSLError, ValueError):
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=authorities.decode("ascii"))
     return authorities
 
@@ -77,9 +77,13 @@ class ServerSecurity:
     """The shared secret that every call must carry, from `read_token`."""
     insecure: bool = False
     """Whether to allow any address without TLS or a token."""
+    client_authorities: bytes | None = dataclasses.field(default=None, repr=False)
+    """PEM of the authorities that must vouch for the certificates of callers; None: callers need none."""
 
     def check(self, address: Address) -> None:
         """Raise SecurityError unless the credentials suffice for listening on an address."""
+        if self.client_authorities and not self.certificate:
+            raise SecurityError("--tls_client_ca needs TLS: add --tls_cert, --tls_key")
         missing = ([] if self.certificate else ["--tls_cert", "--tls_key"]) + ([] if self.token else ["--token_file"])
         if missing and not address.is_local and not self.insecure:
             remedy = f"add {', '.join(missing)}, or --insecure if the network is trusted"
@@ -89,7 +93,8 @@ class ServerSecurity:
         """Return gRPC's credentials for TLS, or None for plain text."""
         if self.certificate is None or self.private_key is None:
             return None
-        return grpc.ssl_server_credentials([(self.private_key, self.certificate)])
+        own, clients = [(self.private_key, self.certificate)], self.client_authorities
+        return grpc.ssl_server_credentials(own, clients, require_client_auth=clients is not None)
 
     def check_token(self, metadata: Metadata) -> None:
         """Raise `Refused` unless the metadata of a call carry the token."""
@@ -115,11 +120,17 @@ class ClientSecurity:
     """Whether the token may cross a network in plain text."""
     server_name: str | None = None
     """The name in the learner's certificate, if it differs from the host in its address."""
+    certificate: bytes | None = dataclasses.field(default=None, repr=False)
+    """PEM of the actor's certificate, for a learner that asks for one."""
+    private_key: bytes | None = dataclasses.field(default=None, repr=False)
+    """PEM of its unencrypted key."""
     proxy: bool = False
     """Whether to connect through the HTTP proxy that the environment names."""
 
     def check(self, address: Address) -> None:
-        """Raise SecurityError if the token would cross a network in plain text, or there is no proxy to use."""
+        """Raise SecurityError if a token would cross a network in plain text, or a certificate or proxy has no use."""
+        if self.certificate and not self.authorities:
+            raise SecurityError("--tls_cert needs TLS: add --tls_ca")
         if self.proxy and not any(map(os.environ.get, _PROXY_VARIABLES)):
             raise SecurityError(f"--proxy needs the proxy's URL in one of {', '.join(_PROXY_VARIABLES)}")
         is_near = address.is_local and not self.proxy
@@ -132,7 +143,8 @@ class ClientSecurity:
         if not self.authorities:
             return grpc.insecure_channel(target, options)
         name = [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
-        return grpc.secure_channel(target, grpc.ssl_channel_credentials(self.authorities), [*options, *name])
+        credentials = grpc.ssl_channel_credentials(self.authorities, self.private_key, self.certificate)
+        return grpc.secure_channel(target, credentials, [*options, *name])
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata of every call."""

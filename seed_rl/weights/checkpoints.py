@@ -16,7 +16,7 @@ import numpy as np
 
 from seed_rl.errors import UsageError
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.foreign import json_object, number, open_file, short_repr
+from seed_rl.foreign import json_object, number, open_file, read_again_if_stale, short_repr
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, explaining, files_in
@@ -140,9 +140,12 @@ def opening(path: str) -> Iterator[IO[bytes]]:
     ):
         if (size := os.path.getsize(path)) > free_host_memory():
             raise CheckpointError(f"{path} has {size:,} bytes, more than there is free memory")
+        file.read(1)  # reports an error that zipfile would take for another kind of file
+        file.seek(0)
         yield file
 
 
+@read_again_if_stale
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read arrays and state of one checkpoint file, or raise CheckpointError."""
     with opening(path) as file:

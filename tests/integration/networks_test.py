@@ -41,6 +41,16 @@ def test_an_actor_trains_through_a_proxy_as_the_only_way_to_its_learner(runs, ro
     proxy.close()
 
 
+def test_the_actors_of_train_show_its_certificate_where_one_is_asked_for(runs, rows, tmp_path):
+    certificate, key = self_signed("localhost", tmp_path)
+    flags = (f"--tls_cert={certificate}", f"--tls_key={key}", f"--tls_client_ca={certificate}")
+    run = runs.run(
+        *("train", *CATCH, "--total_frames=800", f"--logdir={tmp_path}/run", "--server_address=localhost:0", *flags)
+    )
+    assert run.returncode == 0, run.text()
+    assert rows(tmp_path / "run")[-1]["env_frames"] >= 800
+
+
 @pytest.fixture
 def ipv6_only(tmp_path):
     """A program that runs another one where there is only the IPv6 address of loopback."""

@@ -43,6 +43,13 @@ def test_with_tls_and_a_token_any_address_will_do():
     ClientSecurity().check(OPEN)
 
 
+def test_certificates_of_actors_need_tls_on_both_sides():
+    with pytest.raises(SecurityError, match="--tls_client_ca needs TLS: add --tls_cert, --tls_key"):
+        ServerSecurity(client_authorities=b"ca").check(LOCAL)
+    with pytest.raises(SecurityError, match="--tls_cert needs TLS: add --tls_ca"):
+        ClientSecurity(**TLS).check(LOCAL)
+
+
 def test_a_token_comes_from_the_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     assert read_token() is None

@@ -1,6 +1,8 @@
 """Describe, Join and the opening of streams over real connections: the good case, and each refusal by name."""
 
+import contextlib
 import socket
+import ssl
 
 import grpc
 import pytest
@@ -17,6 +19,7 @@ from seed_rl.transport.credentials import (
     read_certificate,
 )
 from seed_rl.transport.protocol import Refusal, Refused
+from tests.hostile.http2 import PREFACE, SETTINGS, frame
 from tests.support.deadlines import within
 from tests.transport import peers
 
@@ -142,6 +145,34 @@ def test_tls_with_a_token(house, tmp_path):
             house.connect(to, ClientSecurity(authorities, "swordfish")).describe(timeout=within(5))
     with pytest.raises(Disconnected, match=r"Then actors need --tls_ca"):
         house.connect(address, ClientSecurity(None, "swordfish")).describe(timeout=within(1))
+
+
+def test_without_a_certificate_that_the_learner_asks_for_nobody_gets_beyond_the_handshake(house, tmp_path):
+    certificate, key = read_certificate(*peers.self_signed("localhost", tmp_path))
+    known, other = (peers.self_signed(name, tmp_path) for name in ("actor", "other"))
+    security = ServerSecurity(certificate, key, client_authorities=read_authorities(known[0]))
+    address = house.serve("localhost:0", security).address
+
+    def describe(own):
+        return house.connect(address, ClientSecurity(certificate, None, False, None, *own)).describe(within(1))
+
+    assert describe(read_certificate(*known)) == peers.SETTINGS
+    for own in (read_certificate(*other), (None, None)):
+        with pytest.raises(Disconnected, match="and --tls_cert if it has --tls_client_ca"):
+            describe(own)
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=certificate.decode())
+    context.set_alpn_protocols(["h2"])
+    host, _, port = address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), within(10)) as plain,
+        context.wrap_socket(plain, server_hostname=host) as stranger,
+        contextlib.suppress(ConnectionError, ssl.SSLError),  # as a flood is cut
+    ):
+        while True:
+            stranger.sendall(PREFACE + 1000 * frame(SETTINGS, 0, 0))
+            assert stranger.recv(9) == b"", "the learner answered"
 
 
 def test_an_address_in_use_is_refused(house):

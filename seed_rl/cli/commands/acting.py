@@ -9,7 +9,7 @@ from seed_rl.cli.flags import command
 from seed_rl.system.signals import signals, stop_with_parent
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
-from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_token
+from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_certificate, read_token
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,8 @@ _POLL_SECONDS = 0.1
 def actor(values: flags.FlagValues) -> int:
     """Runs an actor, which gets the environments to step from its learner."""
     authorities, token = read_authorities(values.tls_ca), read_token(values.token_file)
-    security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name, values.proxy)
+    own = read_certificate(values.tls_cert, values.tls_key)
+    security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name, *own, values.proxy)
     security.check(parse_address(values.server_address))
     running = Actor(
         lambda: LearnerClient(values.server_address, security, share_memory=values.share_memory),

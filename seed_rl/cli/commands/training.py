@@ -74,6 +74,8 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
     of_actors = {
         "log_level": values.log_level,
         "tls_ca": values.tls_cert,
+        "tls_cert": values.tls_client_ca and values.tls_cert,
+        "tls_key": values.tls_client_ca and values.tls_key,
         "tls_server_name": "tls_server_name" in values and values.tls_server_name,
         "token_file": values.token_file,
         "insecure": values.insecure,

@@ -71,6 +71,8 @@ def _check(values: flags.FlagValues, run: Run) -> None:
     count, most = values.num_learners, run.experiment.actors.num_actors
     if run.actors == ELSEWHERE:
         raise UsageError("--launcher=ray starts the actors of `seed_rl train`; `seed_rl learner` starts none")
+    if values.tls_client_ca:
+        raise UsageError("--tls_client_ca is for actors that have certificates, which Ray's actors have not")
     if values.num_actors == flags.AUTO:
         raise UsageError("--num_actors=auto is for actors on this machine")
     if values.min_actors > most:

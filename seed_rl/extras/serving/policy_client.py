@@ -9,7 +9,7 @@ import numpy as np
 
 from seed_rl.specs import LEGAL_ACTIONS
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
-from seed_rl.transport.credentials import ClientSecurity, read_authorities
+from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_certificate
 from seed_rl.types import EnvOutput
 
 
@@ -33,6 +33,8 @@ class PolicyClient(contextlib.AbstractContextManager):
         token: str | None = None,
         tls_ca: str | None = None,
         tls_server_name: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
         insecure: bool = False,
         timeout: float = 10.0,
     ):
@@ -43,7 +45,8 @@ class PolicyClient(contextlib.AbstractContextManager):
         this client, and Disconnected if there is none or it is full.
         """
         self._num_envs = num_envs
-        security = ClientSecurity(read_authorities(tls_ca), token, insecure, tls_server_name)
+        own = read_certificate(tls_cert, tls_key)
+        security = ClientSecurity(read_authorities(tls_ca), token, insecure, tls_server_name, *own)
         self._client = LearnerClient(address, security)
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(self._client.close)

@@ -108,7 +108,7 @@ class Run:
         """Wait for a process left behind by a killed queue to write its last checkpoint."""
         lock, deadline = os.path.join(self.logdir, "lock"), time.monotonic() + _STOP_SECONDS
         while os.path.exists(lock) and not ends() and time.monotonic() < deadline:
-            with contextlib.suppress(BlockingIOError), locking(lock):
+            with contextlib.suppress(OSError), locking(lock):
                 return
             time.sleep(_POLL_SECONDS)
 
