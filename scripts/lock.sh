@@ -36,9 +36,9 @@ compile football "${pinned[@]}" "$@" < <(extra gfootball)
 compile mujoco "${pinned[@]}" "$@" < <(extra mujoco && extra box2d)
 compile pettingzoo "${pinned[@]}" "$@" < <(extra pettingzoo)
 compile engine --no-deps --no-annotate "$@" <<<'gfootball==2.10.2'
-# The images: actors need no TensorFlow; learners get packages for log directories in Google Cloud Storage and S3.
+# The images: actors need no TensorFlow; learners get packages for log directories in Google Cloud Storage and S3, and metrics.
 compile actor "${pins[@]}" "$@" <requirements/actor.in
-store=$'gcsfs>=2024.2\ns3fs>=2024.2'
+store=$'gcsfs>=2024.2\nprometheus-client>=0.21\ns3fs>=2024.2'
 compile cpu "${pins[@]}" "$@" pyproject.toml <<<"$store"
 compile gpu "${pins[@]}" "$@" pyproject.toml <<<"tensorflow[and-cuda]"$'\n'"$store"
 # TensorFlow for TPUs is a separate package that replaces `tensorflow` and needs the TensorBoard of its own release.

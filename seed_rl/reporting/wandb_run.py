@@ -114,8 +114,8 @@ def _settings(wandb: Any, project: str) -> Any:
 
 
 def run_id(logdir: str, resumed: bool) -> str:
-    """Return the stored id of a resumed run, or create and store a new one."""
-    path, new_id = os.path.join(logdir, "wandb_id"), secrets.token_hex(4)
+    """Return the stored id of a resumed run, or store a new one: that of a sweep's agent, or a random one."""
+    path, new_id = os.path.join(logdir, "wandb_id"), os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4)
     if resumed and os.path.isfile(path):
         with open(path, "rb") as stored:
             found = stored.read(_MAX_ID + 1).strip()

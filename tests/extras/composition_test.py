@@ -9,6 +9,7 @@ from seed_rl.experiment import config_files
 from seed_rl.extras.films.during_training import film_every
 from seed_rl.extras.hosts import together
 from seed_rl.extras.hosts.hosts import Hosts
+from seed_rl.extras.prometheus.endpoint import Gauges
 from seed_rl.extras.ray.cluster import with_gauges
 from seed_rl.extras.repeating.recording import make_repeatable
 from seed_rl.extras.stores.mirror import working_directory
@@ -76,6 +77,10 @@ def gauge(run):
     run.changes.append(lambda assembly: with_gauges(assembly, run.logdir))
 
 
+def expose(run):
+    run.changes.append(Gauges().added_to)
+
+
 def composition(run, directory):
     """The class of each part."""
     with contextlib.ExitStack() as cleanup:
@@ -105,6 +110,7 @@ def composition(run, directory):
         ("catch/vtrace", [film, join], FILMED | HOST),
         ("catch/vtrace", [film, record], FILMED | RECORDED),
         ("catch/vtrace", [gauge], GAUGED),
+        ("catch/vtrace", [expose], GAUGED),
         ("pettingzoo/connect_four", [], LEAGUE),
         ("pettingzoo/connect_four", [film, record], LEAGUE | FILMED | RECORDED),
     ],

@@ -3,10 +3,12 @@
 import json
 import os
 import pathlib
+import re
 import struct
 import sys
 
 import pytest
+import yaml
 
 from seed_rl.experiment import ConfigError, Logs, config_files
 from seed_rl.reporting import wandb_run
@@ -102,6 +104,25 @@ def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row_and_nothin
     (copied,) = (tmp_path / "vtrace/wandb").rglob("film*.mp4")
     assert copied.read_bytes() == b"pictures"
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_agent_of_a_sweep_starts_runs_by_the_command_on_the_page(somebody, runs, tmp_path):
+    from wandb.sdk.launch.sweeps import utils
+
+    somebody(WANDB_MODE="offline", WANDB_RUN_ID="abc123", WANDB_SWEEP_ID="sweep")
+    page = (pathlib.Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
+    sweep = yaml.safe_load(re.search(r"```yaml\n(program: .*?)```", page, re.DOTALL)[1])
+    chosen = {"Optimizer.learning_rate": 0.002, "VTrace.hidden": 16, "Experiment.total_frames": 320}
+    arguments = utils.create_sweep_command_args({"args": {name: {"value": value} for name, value in chosen.items()}})
+    macros = {f"${{{name}}}": words for name, words in (arguments | {"program": [sweep["program"]]}).items()}
+    command = [word for each in utils.create_sweep_command(sweep["command"]) for word in macros.get(each, [each])]
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    run = runs.run(program=command, cwd=tmp_path, env={**os.environ, "PATH": path})
+    assert run.returncode == 0, run.text()
+    ((started, _, config, rows),) = stored(tmp_path / "runs/abc123")
+    assert (started.run_id, started.project) == ("abc123", "catch")
+    assert (config["optimizer"]["learning_rate"], config["agent"]["hidden"]) == (0.002, 16)
+    assert "episodes/return" in rows[-1]
 
 
 @pytest.mark.parametrize(

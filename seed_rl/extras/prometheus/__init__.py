@@ -1,0 +1,1 @@
+"""Metrics of a run in Prometheus' text format (`--metrics_address`)."""

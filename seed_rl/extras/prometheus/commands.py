@@ -1,0 +1,35 @@
+"""The flag with which a run serves its metrics to Prometheus."""
+
+import contextlib
+from collections.abc import Iterator
+
+from seed_rl.cli import flags
+from seed_rl.cli.command import RunOption
+from seed_rl.errors import UsageError
+from seed_rl.runs.run import Run
+from seed_rl.system.files import explaining
+from seed_rl.transport.address import parse_address
+
+
+@contextlib.contextmanager
+def _serving(values: flags.FlagValues, run: Run) -> Iterator[None]:
+    if not values.metrics_address:
+        yield
+        return
+    address = parse_address(values.metrics_address)
+    if address.path:
+        raise UsageError(f"--metrics_address must be HOST:PORT, got {address}")
+    try:
+        from seed_rl.extras.prometheus.endpoint import serving
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        raise UsageError("--metrics_address needs a package: pip install prometheus-client") from error
+    with contextlib.ExitStack() as cleanup:
+        with explaining(UsageError, f"--metrics_address={address} can't be listened on"):
+            gauges = cleanup.enter_context(serving(address))
+        run.changes.append(gauges.added_to)
+        yield
+
+
+OPTION = RunOption(flags.string("metrics_address", "", "host:port for Prometheus, without a password."), _serving)
