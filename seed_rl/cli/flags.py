@@ -136,7 +136,7 @@ SHARED_CREDENTIALS = (
 )
 SECURITY = group(
     "security",
-    string("tls_client_ca", None, "PEM file with the certificates of actors or their authority, which they then need."),
+    string("tls_client_ca", None, "PEM file that vouches for actors' certificates."),
     *SHARED_CREDENTIALS,
 )
 

@@ -42,6 +42,7 @@ MISTAKES = {
     f"train {CATCH} --logdir={__file__}": "cli_test.py",
     f"train --gin_file={sys.executable}": "not UTF-8",
     f"learner {CATCH} --server_address=0.0.0.0:1": "--insecure",
+    f"train {CATCH} --tls_client_ca=nowhere": "--tls_client_ca nowhere",
     "actor --server_address=localhost": "localhost",
     "configs catch": "catch/vtrace",
     "envs xyz": "xyz",

@@ -32,4 +32,4 @@ def _serving(values: flags.FlagValues, run: Run) -> Iterator[None]:
         yield
 
 
-OPTION = RunOption(flags.string("metrics_address", "", "host:port for Prometheus, without a password."), _serving)
+OPTION = RunOption(flags.string("metrics_address", "", "host:port for Prometheus."), _serving)
