@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from seed_rl.cli import flags
-from seed_rl.cli.command import RunOption
+from seed_rl.cli.flags import RunOption
 from seed_rl.errors import UsageError
 from seed_rl.runs.run import Run
 from seed_rl.system.files import explaining

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from seed_rl.reporting.sink import Sink
+from seed_rl.reporting.metrics import Sink
 from seed_rl.transport.address import Address
 
 if TYPE_CHECKING:
