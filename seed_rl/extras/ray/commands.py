@@ -106,7 +106,7 @@ OPTION = RunOption(
         "several machines",
         flags.choice("launcher", "local", ["local", "ray"], "What starts the processes."),
         flags.string("ray_address", "", "host:port; default: RAY_ADDRESS, or a cluster here."),
-        flags.integer("min_actors", 1, "End the run if fewer actors are there for five minutes.", lower_bound=1),
+        flags.integer("min_actors", 1, "End if fewer actors are there for five minutes.", lower_bound=1),
         flags.number("actor_cpus", 1.0, "CPUs that Ray reserves per actor.", lower_bound=0.0),
         flags.integer("num_learners", 1, "Learner hosts, each on its own node.", lower_bound=1),
     ),
