@@ -103,11 +103,7 @@ class UnrollStore:
 
 
 class Unrolls(NamedTuple):
-    """The unrolls of one inference device.
-
-    Inference takes slots from the pool, fills them, and queues finished ones. The learner takes them from the queue and
-    returns them to the pool when it no longer needs them.
-    """
+    """The unrolls of an inference device, which fills slots of the pool and queues them; the learner returns them."""
 
     store: UnrollStore
     pool: SlotPool

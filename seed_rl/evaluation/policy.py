@@ -72,10 +72,7 @@ class Policy:
     def one_step(
         self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
     ) -> tuple[tf.Tensor, Any]:
-        """Compute actions and new states, as a pure function that neither reads nor changes the stored state.
-
-        All tensors are [B, ...], `previous` actions zero before the first step; `seed`, int32 [2], is new in each call.
-        """
+        """Compute actions and states [B, ...], and keep none; `previous` are zero at first, `seed` int32 [2] is new."""
         env_ids = tf.range(tf.shape(output.done)[0])
         answer = self.agent.act(previous, output, state, env_ids, seed, greedy)
         return answer.action, answer.state

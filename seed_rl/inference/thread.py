@@ -56,10 +56,7 @@ class InferenceStats:
 
 @dataclasses.dataclass(eq=False)
 class ActingThread:
-    """Batches requests, runs the compiled act step and answers, until it is stopped.
-
-    If it fails, `failure` holds the exception and the unroll queue is closed, which wakes the learner.
-    """
+    """Batches requests, runs the act step and answers; a `failure` closes the queue, which wakes the learner."""
 
     act_step: ActStep
     cursor: UnrollCursor

@@ -58,10 +58,7 @@ class TrainStep:
         minibatches: int = 1,
         reduction: Reduction | None = None,
     ):
-        """The agent was built in the scope of the `strategy`, of this process's replicas; None: a single device.
-
-        With a `reduction`, several learners apply the same updates, each from its part of the batch.
-        """
+        """The agent was built in the scope of the `strategy`; with a `reduction`, learners share each batch."""
         self._strategy = strategy or tf.distribute.get_strategy()
         self._agent, self._passes, self._minibatches = agent, passes, minibatches
         self._replicas = self._strategy.num_replicas_in_sync

@@ -145,10 +145,7 @@ class Assembly(NamedTuple):
     def parts(self, experiment: Experiment, directory: str, cleanup: contextlib.ExitStack, **learner: int) -> Parts:
         """Build the parts of a learner with the state of the newest checkpoint in the run's directory.
 
-        Raises:
-          CannotAct, CannotBuild: the agent doesn't support these environments, or they can't be built here.
-          CheckpointError: the newest checkpoint is not usable, or `Experiment.init_from` isn't.
-          ConfigError: the devices don't exist or fit, or have too little memory; Weights & Biases can't be used here.
+        Raises CheckpointError, ConfigError if devices are missing or too small, CannotAct and CannotBuild.
         """
         check_wandb(experiment.logs)
         parts = Parts(experiment, directory, cleanup, **learner)

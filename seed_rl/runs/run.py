@@ -90,13 +90,7 @@ class Run:
         return contextlib.nullcontext(self.logdir)
 
     def __enter__(self) -> Run:
-        """Open the log directory.
-
-        Raises:
-          CannotAct, CannotBuild: the agent doesn't support the environments, or they can't be built here.
-          ConfigError: the directory holds a run with another configuration, or several learners can't share the run.
-          CannotUse: the directory can't be written, or another learner is running in it.
-        """
+        """Open the log directory; raise CannotUse, ConfigError for another configuration, CannotAct or CannotBuild."""
         if self.is_alone and self.learners > 1:
             raise ConfigError(f"{self.is_alone} needs a single learner host, this run has {self.learners}")
         allow_many_files()

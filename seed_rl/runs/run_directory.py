@@ -20,10 +20,7 @@ class CannotUse(UsageError):
 
 @contextlib.contextmanager
 def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[None]:
-    """Create and lock a log directory, called `name` in messages, and log to its `learner.log` while it is open.
-
-    Raises ConfigError if it holds a run with another configuration, and CannotUse if it can't be written or is in use.
-    """
+    """Create and lock a log directory, called `name` in messages, and log to its `learner.log` while it is open."""
     if found := differences_from_saved(experiment, logdir):
         remedy = "Choose another --logdir, or use that configuration to continue the run"
         raise ConfigError(f"{name} holds a run with another configuration: {enumeration(found)}. {remedy}")
