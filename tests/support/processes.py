@@ -15,7 +15,7 @@ from seed_rl.reporting import metrics
 from seed_rl.reporting.catalogue import tag
 from tests.support.deadlines import within
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
 class Runs:
@@ -90,12 +90,12 @@ def rows():
 
 @pytest.fixture
 def documented(rows):
-    """Checks that all metrics of a run are in TensorBoard and on the page, and returns their names."""
+    """Checks that all metrics of a run are in TensorBoard and on the pages, and returns their names."""
 
     def check(logdir):
         updates = {row["env_frames"]: row["learner_updates"] for row in rows(logdir)}
         names = {name for row in rows(logdir) for name in row}
-        page = PAGE.read_text(encoding="utf-8")
+        page = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "metrics.md", *DOCS.glob("agents/*.md")))
         assert [name for name in sorted(names) if f"| `{name}` |" not in page] == []
         events = EventAccumulator(logdir).Reload()
         assert set(events.Tags()["scalars"]) == {tag(name) for name in names}
