@@ -196,11 +196,18 @@ class ModelAgent(Agent):
         prev_action, env_output = tf.nest.map_structure(lambda t: t[None], (prev_action, env_output))  # T = 1
         outputs, state = self.model(prev_action, env_output, state)
         outputs = tf.nest.map_structure(lambda t: t[0], outputs)
+        action, behaviour = self._compiled_decision(outputs, env_ids, seed, greedy)
+        return ActOutput(action, behaviour, state)
+
+    @tf.function(jit_compile=True, autograph=False)  # also on CPUs: a draw takes a hundred small operations
+    def _compiled_decision(
+        self, outputs: Any, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool | tf.Tensor
+    ) -> tuple[tf.Tensor, Any]:
         action, behaviour = self.decide(outputs, env_ids, seed, greedy is True)
         if not isinstance(greedy, bool):
             best, _ = self.decide(outputs, env_ids, seed, True)
             action = tf.where(tf.reshape(greedy, [-1] + [1] * (action.shape.rank - 1)), best, action)
-        return ActOutput(action, behaviour, state)
+        return action, behaviour
 
     def update_statistics(self, moments: Any, steps: float) -> None:
         self.model.update_statistics(moments, steps)

@@ -13,6 +13,7 @@ from seed_rl.experiment.sizes import Sizes
 from seed_rl.specs import EnvSpec
 from seed_rl.system import devices
 from seed_rl.system.devices import HOST
+from seed_rl.system.programs import Program
 from seed_rl.types import EnvOutput, Unroll
 
 _CONTROL_ROWS = 3  # env ids, restart flags, opened slots; then D rows of slots and D rows of positions
@@ -59,12 +60,12 @@ class ActStep:
         step_spec = agent.step_spec
         with tf.device(device):
             self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [sizes.num_envs + 1])
-        # Without an accelerator the network runs as a plain graph between two compiled parts. With one, the whole step
-        # is one program, unless the store is on the host: then a second program there writes the unrolls.
+        # The whole step is one program, unless the store is on the host of an accelerator: then a second program there
+        # writes the unrolls. On a CPU a network with convolutions is a plain graph between two compiled parts.
         self._store_apart = devices.has_accelerator() and store.device == HOST
-        self._compiled = tf.function(
-            self._act, jit_compile=devices.has_accelerator() and not self._store_apart, autograph=False
-        )
+        convolves = any(len(variable.shape) > 2 for variable in agent.variables)
+        whole = not self._store_apart and (devices.has_accelerator() or not convolves)
+        self._program = Program(self._act, jit_compile=whole)
         self._staging = {size: Staging(agent.env_spec, size) for size in self.batch_sizes}
 
     def __call__(
@@ -85,20 +86,20 @@ class ActStep:
         self._calls = (self._calls + 1) % 2**31
         seed = np.array([self._seed, self._calls], np.int32)
         with tf.device(self._device):
-            return self._compiled(control, staging.batch, seed).numpy()[:batch]
+            return self._program(control, staging.batch, seed).numpy()[:batch]
 
     def warm_up(self, sizes: Sequence[int] | None = None) -> None:
         """Compile some of `batch_sizes`, by default all, by acting on padding alone; others compile on first use."""
         for size in self.batch_sizes if sizes is None else sizes:
-            function, arguments = self.program(size)
             with tf.device(self._device):
-                function.get_concrete_function(*arguments)  # otherwise TensorFlow warns about retracing
-                function(*arguments)
+                self._program(*self._padding_only(size))
 
     def program(self, size: int) -> tuple[Any, tuple[Any, ...]]:
         """Return the `tf.function` for one of `batch_sizes`, and its arguments for a batch of padding."""
-        control, seed = np.repeat(self._no_step, size, axis=1), np.zeros(2, np.int32)
-        return self._compiled, (control, self._staging[size].batch, seed)
+        return self._program.function, self._padding_only(size)
+
+    def _padding_only(self, size: int) -> tuple[Any, ...]:
+        return np.repeat(self._no_step, size, axis=1), self._staging[size].batch, np.zeros(2, np.int32)
 
     def _act(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
         if self._store_apart:

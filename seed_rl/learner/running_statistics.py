@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.learner.gradients import Reduction
+from seed_rl.system.programs import Program
 from seed_rl.types import Unroll
 
 
@@ -16,8 +17,8 @@ class RunningStatistics:
         """The agent was built in the scope of the `strategy`, of this process's replicas."""
         self._agent, self._strategy, self._reduction = agent, strategy, reduction
         self._has_moments, self._is_first = True, True
-        self._compiled_moments = tf.function(self._moments, autograph=False)
-        self._compiled_update = tf.function(self._update, autograph=False)
+        self._compiled_moments = Program(self._moments)
+        self._compiled_update = Program(self._update)
 
     def update(self, unroll: Unroll, sequences: int, is_new: bool) -> None:
         """Update the statistics from a batch of this process's `sequences`, if its moments are finite.

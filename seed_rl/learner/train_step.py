@@ -13,6 +13,7 @@ from seed_rl.learner.gradients import Gradients, Measures, Reduction
 from seed_rl.learner.group_optimizers import GroupOptimizers
 from seed_rl.learner.running_statistics import RunningStatistics
 from seed_rl.system import devices
+from seed_rl.system.programs import Program
 from seed_rl.types import Unroll
 
 
@@ -67,8 +68,8 @@ class TrainStep:
         self._gradients = Gradients(agent, self._strategy, reduction)
         # With several devices or learners, XLA compiles only what each computes alone.
         whole = self._replicas == 1 and not reduction and devices.has_accelerator()
-        self._compiled_step = tf.function(self._step, jit_compile=whole, autograph=False)
-        self._compiled_targets = tf.function(self._targets, autograph=False)
+        self._compiled_step = Program(self._step, jit_compile=whole)
+        self._compiled_targets = Program(self._targets)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -104,9 +105,9 @@ class TrainStep:
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
         """Return the `tf.function` of an optimizer step, and arguments for a minibatch."""
-        columns = tf.range(len(importance_weights) // self._minibatches)
+        columns, seed = tf.range(len(importance_weights) // self._minibatches), tf.zeros(2, tf.int32)
         weights, rates = tf.constant(importance_weights), self._optimizers.rates(0.0)
-        return self._compiled_step, (self._with_targets(unroll), weights, rates, columns, tf.zeros(2, tf.int32))
+        return self._compiled_step.function, (self._with_targets(unroll), weights, rates, columns, seed)
 
     def _result(self, passes: Sequence[StepResult], priorities: np.ndarray, rates: np.ndarray) -> UpdateResult:
         """Summarise the optimizer steps of an update, NumPy arrays [steps, ...] of each pass."""

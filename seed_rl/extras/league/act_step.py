@@ -153,7 +153,7 @@ class _Parts:
 
     def __init__(self, agents: Sequence[Agent]):
         self._agents = agents
-        self.env_spec, self.step_spec = agents[0].env_spec, agents[0].step_spec
+        self.env_spec, self.step_spec, self.variables = agents[0].env_spec, agents[0].step_spec, agents[0].variables
 
     def act(self, prev_action: Any, env_output: Any, state: Any, env_ids: Any, seed: Any, greedy: Any) -> ActOutput:
 
