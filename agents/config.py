@@ -54,8 +54,13 @@ class AgentConfig(Settings):
         """Return these settings with what depends on the learner's device. `TrunkConfig` chooses its number format."""
         return self
 
+    def policy_spec(self, env_spec: EnvSpec) -> EnvSpec:
+        """The part of the environments' spec that acting needs, by default all; training may need more."""
+        return env_spec
+
     def check(self, env_spec: EnvSpec) -> None:
-        """Raise CannotAct unless the agent supports the environments' actions, without importing TensorFlow."""
+        """Raise CannotAct unless the agent supports the environments, without importing TensorFlow."""
+        self.policy_spec(env_spec)
         kinds: dict[str, Any] = {"": ActionSpec, "discrete": DiscreteSpec, "continuous": ContinuousSpec}
         if not isinstance(env_spec.action, kinds[self.actions]):
             raise CannotAct(

@@ -18,7 +18,8 @@ from seed_rl.agents.actor_critic.terms import Decisions, NetworkOutput, Terms, a
 from seed_rl.agents.base import ActOutput, LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.normalisation import ValueHead
-from seed_rl.networks.trunk import Trunk, TrunkModel
+from seed_rl.networks.torsos import dense
+from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState
 from seed_rl.rl import masks, randomness
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.exploration import Holding, hold
@@ -40,11 +41,37 @@ class Moments(NamedTuple):
     """The result of `ValueHead.moments`."""
 
 
+class Critic(keras.layers.Layer):
+    """Joins the policy's features with observations that only the critic reads, for the value's head."""
+
+    def __init__(self, config: ActorCriticConfig, env_spec: EnvSpec):
+        super().__init__(name="critic", autocast=False)
+        self.keys = config.critic_keys
+        own = {name: spec for name, spec in env_spec.observation_tensors() if name in self.keys}
+        plain: dict[str, Any] = {"torso": "auto", "fusion": "concat", "core": "none", "previous_step_inputs": False}
+        spec = dataclasses.replace(env_spec, observation=own)
+        self.trunk = Trunk(dataclasses.replace(config, **plain), spec, name="critic_trunk")
+        self._layers_after = dense(config, config.hidden or 256, "critic_hidden", is_last=True)
+
+    def build(self, *shapes: Any) -> None:
+        """Do nothing: each layer is built on first use."""
+
+    def call(self, features: tf.Tensor, prev_action: tf.Tensor, env_output: EnvOutput) -> tf.Tensor:
+        """Map the policy's features [T, B, F] to those of the value, given steps with all observations."""
+        joined = tf.concat([features, self.trunk(prev_action, env_output, TrunkState((), ()))[0]], axis=-1)
+        for layer in self._layers_after:
+            joined = layer(joined)
+        return joined
+
+
 class ActorCritic(TrunkModel):
     """A trunk with a head for the P parameters of the action distribution and one for the value.
 
     The last `num_free` parameters, the deviations, are independent of the state.
     """
+
+    critic: Critic | None = None
+    """What joins the value with observations that the policy doesn't read; None if there are none."""
 
     def __init__(self, trunk: Trunk, num_parameters: int, value_norm: bool, num_free: int):
         super().__init__(trunk, name="actor_critic")
@@ -58,22 +85,41 @@ class ActorCritic(TrunkModel):
         )
         self.baseline = ValueHead(value_norm, name="baseline")
 
+    def call(
+        self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState
+    ) -> tuple[NetworkOutput, TrunkState]:
+        """Run T steps of B environments; without the observations of a critic, values are zero."""
+        outputs, state = super().call(prev_action, env_output, state)
+        if self.critic is None:
+            return outputs, state
+        if all(name in env_output.observation for name in self.critic.keys):
+            values = self.baseline(self.critic(outputs.baseline, prev_action, env_output))
+        else:  # somebody else's environment, in which nothing is learned
+            values = tf.zeros_like(env_output.reward)
+        return outputs._replace(baseline=values), state
+
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> NetworkOutput:
-        """The policy and the value at each step."""
+        """The policy and the value at each step; in place of the value, what a `critic` needs for it."""
         policy = masks.mask_illegal(self._policy(features), legal)
         if self._free is not None:
             free = tf.broadcast_to(self._free.value, tf.concat([tf.shape(policy)[:-1], self._free.shape], 0))
             policy = tf.concat([policy, free], axis=-1)
-        return NetworkOutput(policy, self.baseline(features))
+        return NetworkOutput(policy, self.baseline(features) if self.critic is None else features)
 
     def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> Moments:
         """The moments for `update_statistics`: of steps [T + 1, B, ...], and of targets [T, B] except at `last_t`."""
-        return Moments(self.trunk.moments(env_output), self.baseline.moments(value_targets, last_t))
+        observations = {name: own for trunk in self._trunks for name, own in trunk.moments(env_output).items()}
+        return Moments(observations, self.baseline.moments(value_targets, last_t))
 
     def update_statistics(self, moments: Moments, steps: float) -> None:
         """Update the running statistics of observations and value targets."""
-        super().update_statistics(moments.observations, steps)
+        for trunk in self._trunks:
+            trunk.update(moments.observations, steps)
         self.baseline.update(moments.value_targets, steps)
+
+    @property
+    def _trunks(self) -> list[Trunk]:
+        return [self.trunk] if self.critic is None else [self.trunk, self.critic.trunk]
 
 
 class Behaviour(NamedTuple):
@@ -98,7 +144,9 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         policy, baseline = tf.TensorSpec([self.actions.num_parameters], tf.float32), tf.TensorSpec([], tf.float32)
         self.behaviour_spec = Behaviour(policy, baseline)
         heads = (self.actions.num_parameters, config.value_norm, clipped * self.actions.num_deviations)
-        super().__init__(self.network_class(Trunk(config, env_spec), *heads), env_spec, config.unroll_length)
+        network = self.network_class(Trunk(config, config.policy_spec(env_spec)), *heads)
+        network.critic = Critic(config, env_spec) if config.critic_keys else None
+        super().__init__(network, env_spec, config.unroll_length)
         self._num_training_envs = num_training_envs
         self._holds = config.explore_after > 0 and num_training_envs > 0 and not self.actions.num_deviations
         self._log_entropy_cost: Any = None

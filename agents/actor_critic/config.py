@@ -15,6 +15,7 @@ ContinuousPolicy: TypeAlias = Annotated[str, OneOf("squashed", "clipped")]
 class ActorCriticConfig(TrunkConfig, AgentConfig):
     """Settings of an agent with a policy and a value."""
 
+    has_critic: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss/policy", "", "policy gradient loss"),
         Metric("loss/baseline", "", "squared error of the value, times `baseline_cost`"),

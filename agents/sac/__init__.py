@@ -22,6 +22,7 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
 
     agent_class: ClassVar[str] = "seed_rl.agents.sac.agent:SACAgent"
     learns_from_replay: ClassVar[bool] = True
+    has_critic: ClassVar[bool] = True
     actions: ClassVar[str] = "continuous"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("loss/critics", "", "half the squared errors of both critics"),

@@ -80,7 +80,7 @@ class SACAgent(ModelAgent):
         self._config = config
         self._num_training_envs = num_training_envs
         self._actions = SquashedNormal(low, high)
-        actor = Actor(config, Trunk(config, env_spec), self._actions.num_parameters)
+        actor = Actor(config, Trunk(config, config.policy_spec(env_spec)), self._actions.num_parameters)
         super().__init__(actor, env_spec, config.unroll_length, overlap=config.n_steps)
         self._critics = self._make_critics()
         self._target = TargetNetwork(

@@ -62,6 +62,9 @@ class Policy:
         The output has reward float32 [B], done and last bool [B], and observation [B, ...]; any other array, or another
         B than that of `reset`, is a ValueError. Recurrent states are reset where `done`; `last` has no effect.
         """
+        if isinstance(observation := output.observation, Mapping):  # it may have what only training needs
+            names = [name for name, _ in self.env_spec.observation_tensors() if name in observation]
+            output = output._replace(observation={name: observation[name] for name in names})
         self._codec.tensors(output)
         self._calls = (self._calls + 1) % 2**31
         seed = tf.constant([self._seed, self._calls], tf.int32)
@@ -91,7 +94,7 @@ def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
     if not gin_params:
         return experiment.env
     own, other = experiment, dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))
-    if other.env_spec() != own.env_spec():
+    if other.env_spec() not in (own.env_spec(), own.agent.policy_spec(own.env_spec())):
         changed = f"with {', '.join(gin_params)} they have {other.env_spec()}"
         raise NoPolicy(f"the policy acts in environments with {own.env_spec()}; {changed}")
     return other.env
@@ -124,7 +127,7 @@ def load_policy(
             experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
         agent, path, env_frames = restore_agent(experiment, found, checkpoint)
     greedy = greedy or experiment.actors.greedy_evaluation
-    policy = Policy(agent, experiment.env_spec(), greedy=greedy, seed=seed)
+    policy = Policy(agent, agent.env_spec, greedy=greedy, seed=seed)
     policy.checkpoint, policy.env_frames = path.replace(found, place, 1), env_frames
     return policy
 
@@ -139,6 +142,7 @@ def restore_agent(experiment: Experiment, logdir: str, checkpoint: str | None) -
     except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
         text = " ".join(str(error).split())[:200]
         raise NoPolicy(f"the agent of {logdir} can't be built: {type(error).__name__}: {text}") from error
+    agent.env_spec = experiment.agent.policy_spec(agent.env_spec)  # all that acting needs
     return agent, path, assign(agent, path, arrays, state)
 
 

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Self, TypeAlias
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 from seed_rl.own_classes import OneOfOrOwn
 from seed_rl.settings import Count, OneOf, Settings, Within
+from seed_rl.specs import LEGAL_ACTIONS, CannotAct, EnvSpec
 
 DTYPES = ("auto", "float32", "mixed_bfloat16")
 Initializer: TypeAlias = Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")]
@@ -26,6 +27,9 @@ def smallest_frame(convolutions: Sequence[tuple[int, int, int]]) -> int:
 @dataclasses.dataclass(frozen=True)
 class TrunkConfig(Settings):
     """Frame stacking, torso and recurrent core: everything below an agent's heads."""
+
+    has_critic: ClassVar[bool] = False
+    """Whether an agent with these settings learns a value that acting doesn't need, and so may have `critic_keys`."""
 
     torso: Annotated[str, OneOfOrOwn("auto", "shallow", "deep", "mlp")] = "auto"
     """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`:
@@ -65,6 +69,10 @@ class TrunkConfig(Settings):
     observation_norm: bool = False
     """Standardise each number or pixel of the observations by running statistics, clipped to 10 deviations, as in
     OpenAI's PPO (arXiv:1707.06347): a ball on a static background then stands out. Not for bit planes and words."""
+    critic_keys: tuple[str, ...] = ()
+    """Names of the observations that only the critic reads (the value in V-trace and PPO, the critics in SAC), such as
+    `('state',)`: what a simulator knows and the policy must do without. Only training needs them. Frames among them
+    aren't stacked."""
     dtype: Annotated[str, OneOf(*DTYPES)] = "float32"
     """`float32`, `mixed_bfloat16` (bfloat16 computation, float32 weights), or `auto`: the faster one on the device that
     trains, or that acts with the policy. A run may continue with another one."""
@@ -74,6 +82,20 @@ class TrunkConfig(Settings):
         for name in ("channels", "convolutions"):
             if not getattr(self, name):
                 raise ValueError(f"{type(self).__name__}.{name} must not be empty")
+        if self.critic_keys and not self.has_critic:
+            name = f"{type(self).__name__}.critic_keys"
+            raise ValueError(f"{name} must be (), got {self.critic_keys}: only VTrace, PPO and SAC have a critic")
+
+    def policy_spec(self, env_spec: EnvSpec) -> EnvSpec:
+        """The spec of what the policy reads: without `critic_keys`, which must be there; raises CannotAct."""
+        if not self.critic_keys:
+            return env_spec
+        tensors = dict(env_spec.observation_tensors())
+        left = {name: spec for name, spec in tensors.items() if name not in self.critic_keys}
+        if len(left) + len(self.critic_keys) > len(tensors) or not set(left) - {LEGAL_ACTIONS}:
+            name = f"{type(self).__name__}.critic_keys"
+            raise CannotAct(f"{name} must name observations, but not all of them, got {self.critic_keys} of {env_spec}")
+        return dataclasses.replace(env_spec, observation=left)
 
     def for_device(self) -> Self:
         """Return these settings with `dtype` chosen for the device if it is `auto`. Imports TensorFlow."""

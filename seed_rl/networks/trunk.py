@@ -67,7 +67,7 @@ class Trunk(keras.layers.Layer):
 
     def initial_state(self, batch_size: int) -> TrunkState:
         """The state at the start of an episode."""
-        stacked = [spec for _, spec in self._tensors if self._is_stacked(spec)]
+        stacked = [spec for name, spec in self._tensors if self._is_stacked(name, spec)]
         frames = tuple(initial_frames(batch_size, spec.shape, self._config.frame_stack) for spec in stacked)
         return TrunkState(frames, () if self._core is None else self._core.initial_state(batch_size))
 
@@ -86,7 +86,7 @@ class Trunk(keras.layers.Layer):
         for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
             tensor = _tensor(env_output, name)
             present = None
-            if self._is_stacked(spec):
+            if self._is_stacked(name, spec):
                 (tensor, present), frames = _stack_frames(tensor, env_output.done, before.pop(0))
                 after.append(frames)
             tensor = self._torso_input(name, spec, tensor, present)
@@ -150,8 +150,8 @@ class Trunk(keras.layers.Layer):
             reward = tf.clip_by_value(reward, -1.0, 1.0)
         return [tf.cast(reward, dtype)[..., tf.newaxis], tf.cast(self._actions.features(prev_action), dtype)]
 
-    def _is_stacked(self, spec: ArraySpec) -> bool:
-        return spec.kind == "frame" and self._config.frame_stack > 1
+    def _is_stacked(self, name: str, spec: ArraySpec) -> bool:
+        return spec.kind == "frame" and self._config.frame_stack > 1 and name not in self._config.critic_keys
 
 
 class TrunkModel(keras.Model, abc.ABC):

@@ -55,7 +55,7 @@ class PolicyServer:
         """
         allow_many_files()
         interval_s = self._experiment.logs.metrics_interval_s
-        server = server_of(self._experiment, address, security)
+        server = server_of(self._experiment, address, security, self._agent.env_spec)
         server.service = self.service
         _log.info("serving %s at %s", self.checkpoint, server.start())
         try:

@@ -106,3 +106,15 @@ def save_other_weights(agent, folder):
     variables = checkpoints.name_variables("agent", agent.variables)
     arrays = {name: rng.normal(0, 0.3, variable.shape).astype(np.float32) for name, variable in variables.items()}
     checkpoints.save(folder, 9, arrays, {"counters": {"env_frames": 900}}, keep=3)
+
+
+def test_a_client_need_not_know_what_only_the_critic_reads(saved_run, tmp_path):
+    env = (
+        "Gym.id = 'tests.support.registered_envs:Echo-v0'",
+        'Gym.options = {"senses": "nested", "levers": "from three"}',
+    )
+    logdir, _ = saved_run("gym/any", *env, "VTrace.critic_keys = ('mode', 'camera/left', 'pair/0', 'pair/1')", FAST)
+    address = f"unix:{tmp_path}/socket"
+    with served(PolicyServer(logdir, None), address), PolicyClient(address, 2) as client:
+        assert [name for name, _ in client.env_spec.observation_tensors()] == ["camera/right"]
+        assert client.reset({"camera/right": np.zeros((2, 2, 3, 1), np.uint8)}).shape == (2,)

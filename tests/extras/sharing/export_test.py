@@ -1,6 +1,7 @@
 """Exports: SavedModels, and what becomes of them."""
 
 import contextlib
+import importlib
 import json
 import os
 import pathlib
@@ -55,6 +56,32 @@ def test_an_export_and_the_onnx_model_of_it_act_as_the_policy(saved_run, tmp_pat
             memory = act(**given, **memory)
             memory["prev_action"] = memory.pop("action")
             np.testing.assert_array_equal(memory["prev_action"], actions)
+
+
+def test_a_policy_whose_critic_reads_more_is_exported_and_acts_without_that(saved_run, tmp_path):
+    importlib.import_module("tests.support.registered_envs")  # permits the run to name it
+    env = (
+        "Gym.id = 'tests.support.registered_envs:Echo-v0'",
+        'Gym.options = {"senses": "nested", "levers": "from three"}',
+    )
+    logdir, _ = saved_run("gym/any", *env, "VTrace.critic_keys = ('mode', 'camera/left')")
+    policy = load_policy(logdir, greedy=True)
+    seen = [name for name, _ in policy.env_spec.observation_tensors()]
+    assert seen == ["camera/right", "pair/0", "pair/1"]
+    steps = []
+    play(policy, experiment_of(logdir).env.make(3), 3, 1, steps.append)
+    policy.reset(3)
+    expected = policy.act(steps[0])
+    policy.reset(3)
+    less = steps[0]._replace(observation={name: steps[0].observation[name] for name in seen})
+    np.testing.assert_array_equal(policy.act(less), expected)
+    export(policy, str(tmp_path / "export"), batch=3)
+    inputs = signatures(tmp_path / "export")["greedy"].structured_input_signature[1]
+    assert {name for name in inputs if name.startswith("observation")} == {
+        "observation_camera_right",
+        "observation_pair_0",
+        "observation_pair_1",
+    }
 
 
 def test_sampled_actions_depend_on_the_seed_and_greedy_ones_do_not_take_one(saved_run, tmp_path):
