@@ -68,9 +68,13 @@ class Checked(gymnasium.Wrapper):
 
     def _one_number(self, reward: Any) -> float:
         if (count := np.size(reward)) != 1:
-            remedy = "a game of several players is a suite of its own, PettingZoo: docs/guides/self_play.md"
+            remedy = "a game of several players is a suite of its own, PettingZoo: docs/guides/environment.md"
             raise EnvironmentFailed(f"{self._name}: the reward of step must be one number, got {count}; {remedy}")
         return float(np.asarray(reward).item())
+
+    def whose_turn(self) -> str:
+        """The name of the environment, for messages."""
+        return self._name
 
     def render(self) -> Any:
         with self._naming_errors("render"):

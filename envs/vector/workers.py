@@ -15,6 +15,7 @@ from seed_rl.envs.base import EnvironmentFailed
 
 CLOSE_SECONDS = 3.0
 """Time for an environment's process to end before it is killed."""
+_POLL_SECONDS = 1e6  # with a timeout, no answer is taken before all are there, so that `whose_turn` sees who is late
 
 
 class WorkersVectorEnv(AsyncVectorEnv):
@@ -36,11 +37,20 @@ class WorkersVectorEnv(AsyncVectorEnv):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         with self._naming_ends("reset"):
-            return super().reset(seed=None if seed is None else int(seed), options=options)
+            self.reset_async(seed=None if seed is None else int(seed), options=options)
+            return self.reset_wait(timeout=_POLL_SECONDS)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         with self._naming_ends("step"):
-            return super().step(actions)
+            self.step_async(actions)
+            return self.step_wait(timeout=_POLL_SECONDS)
+
+    def whose_turn(self) -> str:
+        """The names of the environments that haven't answered, for messages; may be called in any thread."""
+        with contextlib.suppress(OSError, AttributeError):  # of a pipe that is closed meanwhile
+            late = [str(n) for n, pipe in enumerate(self.parent_pipes) if not pipe.poll()]
+            return f"environment {', '.join(late)} of {self.num_envs} of {self._name}"
+        return self._name
 
     @contextlib.contextmanager
     def _naming_ends(self, what: str) -> Iterator[None]:

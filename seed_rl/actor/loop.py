@@ -14,6 +14,7 @@ from typing import Any
 
 import gymnasium
 
+from seed_rl.actor.watch import Watch
 from seed_rl.envs import base, registry
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.envs.vector.steps import Steps
@@ -45,6 +46,12 @@ class Actor:
     """Size of a group; None: what the learner asks for."""
     run_id: str = ""
     """Name under which to join; "": a random one each time."""
+    name: str = ""
+    """Name in messages of a process with several actors."""
+    hang_timeout: float = 60.0
+    """Time after which a step that has not returned is reported, seconds; and again after ten times as long."""
+    on_hang: Callable[[str], None] = lambda sentence: None
+    """Called with the sentence that names a hanging environment."""
 
     def __post_init__(self) -> None:
         self._delays = growing_delays(_LONGEST_PAUSE)
@@ -53,6 +60,7 @@ class Actor:
         self._settings: ActorSettings | None = None
         self._suite = ""
         self._envs: list[gymnasium.vector.VectorEnv] = []
+        self._watch = Watch(self.name, self.hang_timeout, self.on_hang)
 
     def stop(self) -> None:
         """Make `run` return soon. May be called from any thread and more than once."""
@@ -66,6 +74,7 @@ class Actor:
         Raises Rejected if the learner refuses this actor, CannotBuild if the environments can't be built here, and
         EnvironmentFailed if one raised an error, whose traceback is logged.
         """
+        self._watch.start()
         try:
             while not self._stop.is_set():
                 client = self._client = self.connect()
@@ -84,6 +93,7 @@ class Actor:
                 finally:
                     client.close()
         finally:
+            self._watch.stop()
             self._close_envs()
 
     def _close_envs(self) -> None:
@@ -135,9 +145,10 @@ class Actor:
         # When one group ends, closing the client ends the others.
         with contextlib.closing(client), contextlib.closing(client.open(lease, group, spec)) as stream:
             steps = Steps(env, shows_last=True)
-            output = self._call_env("reset", steps.reset, lease.groups[group].seed)
+            output = self._call_env("reset", self._watch.call, "reset", steps.reset, lease.groups[group].seed)
             while not self._stop.is_set():
-                output = self._call_env("step", steps.step, stream.step(output, steps.numbers))
+                actions = stream.step(output, steps.numbers)
+                output = self._call_env("step", self._watch.call, "step", steps.step, actions)
 
     def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Call an environment; errors are logged and become a one-sentence CannotBuild or EnvironmentFailed."""

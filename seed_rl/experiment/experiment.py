@@ -63,6 +63,9 @@ class Actors(Settings):
     greedy_evaluation: bool = False
     """Take the greedy action in evaluation environments, whatever the agent. By default V-trace and PPO sample there,
     R2D2 and PQN explore with a small epsilon, and SAC is greedy."""
+    hang_timeout_s: Annotated[float, Within(0.1)] = 60.0
+    """Time after which an environment's step counts as hanging, seconds (a first reset: ten times as long). Its actor
+    names the environment and starts again."""
 
     def __post_init__(self):
         super().__post_init__()

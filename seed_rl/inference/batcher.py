@@ -14,6 +14,8 @@ from seed_rl.transport.streams import Request
 class _Group:
     """An open environment group."""
 
+    size: int  # in environments
+    awaited_since: float | None = None  # time of an answer that no request has followed
     asked_at: float = 0.0
     answered_at: float | None = None
     turnaround: float = float("inf")  # smoothed seconds from an answer to the next request; unknown at first
@@ -48,23 +50,32 @@ class Batcher:
     def group_opened(self, lease: GroupLease) -> None:
         """Register a group, which will send one request at a time."""
         with self._changed:
-            self._groups[id(lease)] = _Group()
+            self._groups[id(lease)] = _Group(len(lease.env_ids))
 
-    def group_closed(self, lease: GroupLease) -> None:
-        """Remove a group and its waiting request, if any."""
+    def hanging(self, seconds: float) -> int:
+        """Return the number of environments in groups whose request has been awaited for that long."""
         with self._changed:
-            self._expected -= self._groups.pop(id(lease)).expected
+            until = self._clock() - seconds
+            since = [(group.awaited_since, group.size) for group in self._groups.values()]
+            return sum(size for began, size in since if began is not None and began <= until)
+
+    def group_closed(self, lease: GroupLease) -> float:
+        """Remove a group and its waiting request, if any; return the seconds for which a request has been awaited."""
+        with self._changed:
+            group = self._groups.pop(id(lease))
+            self._expected -= group.expected
             kept = [entry for entry in self._requests if entry[1].lease is not lease]
             self._requests = collections.deque(kept)
             self._size = sum(len(request.env_ids) for _, request in kept)
             self._changed.notify()
+            return 0.0 if group.awaited_since is None else self._clock() - group.awaited_since
 
     def put(self, request: Request) -> None:
         """Append a request of an open group."""
         with self._changed:
             now = self._clock()
             group = self._groups[id(request.lease)]
-            group.asked_at = now
+            group.asked_at, group.awaited_since = now, None
             if group.answered_at is not None:
                 turnaround = now - group.answered_at
                 self.stepping_seconds += turnaround
@@ -86,7 +97,7 @@ class Batcher:
             for request in requests:
                 group = self._groups.get(id(request.lease))
                 if group is not None:  # not closed in the meantime
-                    group.answered_at = now
+                    group.answered_at = group.awaited_since = now
                     self.waiting_seconds += now - group.asked_at
                     group.expected = group.turnaround < self.max_wait
                     self._expected += group.expected

@@ -35,9 +35,12 @@ class CentralInference(Service):
     """Thread of each of the membership's devices."""
     players: int = 1
     """Number of players of a game; groups have whole games."""
+    hang_timeout: float = 60.0
+    """Time after which a group that doesn't step hangs, seconds."""
 
     def __post_init__(self) -> None:
         self._host_log = HostLog(_log, _LINES)
+        self._hung = 0
         self._numbers: collections.deque[tuple[int, str, float]] = collections.deque(maxlen=_NUMBERS)
 
     def start(self) -> None:
@@ -57,6 +60,13 @@ class CentralInference(Service):
     def take_numbers(self) -> list[tuple[int, str, float]]:
         """Return the newest numbers about episodes since the last call: environment id, name and value."""
         return [self._numbers.popleft() for _ in range(len(self._numbers))]
+
+    def connected(self) -> dict[str, float]:
+        """Count the actors and their environments; those that hang, and groups that have left so, if there are any."""
+        hanging = sum(thread.batcher.hanging(self.hang_timeout) for thread in self.threads)
+        counts: dict[str, float] = {"actors": self.membership.actors, "environments": self.membership.leased}
+        odd: dict[str, float] = {"environments_hanging": hanging, "groups_hung": self._hung}
+        return counts | {name: count for name, count in odd.items() if count}
 
     @property
     def stats(self) -> InferenceStats:
@@ -90,7 +100,7 @@ class CentralInference(Service):
         return lease, self.env_spec
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
-        self._batcher(lease).group_closed(lease)
+        self._hung += self._batcher(lease).group_closed(lease) >= self.hang_timeout
         first, last, actor = lease.env_ids[0], lease.env_ids[-1], self.membership.close(session, group)
         self._host_log.write(logging.INFO, actor, f"environments {first}..{last} left: {reason}")
 

@@ -153,6 +153,5 @@ class Learner:
         if not counters["learner_updates"]:  # as long as nothing is learned, rows have the frames of acting
             acted = stats.agent_steps * self.experiment.env.action_repeat
             counters["env_frames"] = max(counters["env_frames"], min(acted, self.experiment.frames_before_update // 2))
-        connected = {"actors": self.service.membership.actors, "environments": self.service.membership.leased}
-        gauges = {**self.progress.gauges(), **self.source.gauges(), **connected}
+        gauges = {**self.progress.gauges(), **self.source.gauges(), **self.service.connected()}
         return RunState(counters, gauges, inference=dataclasses.asdict(stats))

@@ -25,6 +25,8 @@ METRICS = {
     "inference/updates_behind": Metric("inference_updates_behind", "updates", "mean age of the acting weights"),
     "inference/actors": Metric("actors", "actors", "currently connected actors"),
     "inference/environments": Metric("environments", "environments", "currently connected environments"),
+    "inference/environments_hanging": Metric("environments_hanging", "environments", "whose group does not step"),
+    "inference/groups_hung": Metric("groups_hung", "groups", "groups that have left while hanging (since this start)"),
     "unrolls/policy_lag": Metric("policy_lag", "updates", "mean age of an unroll, from its start to the update"),
     "unrolls/queue_fill": Metric("queue_fill", "share", "mean fill level of the queue of finished unrolls"),
     "unrolls/discarded": Metric("discarded_unrolls", "unrolls", "unrolls lost with their actor (cumulative)"),

@@ -159,6 +159,8 @@ def bottleneck(row: Mapping[str, float], loses_by_bfloat16: bool = False) -> str
     """
     if not row.get("environments"):
         return "actors: none connected"
+    if hanging := row.get("environments_hanging"):
+        return f"actors: {hanging:.0f} environments wait for one that hangs: see actors' logs"
     cores = ", all cores are busy" if row.get("time/cpu", 0.0) >= _BUSY else ""
     if row["time/learner_waiting"] < 1 - _BUSY or row["time/inference_blocked"] > 0.2:
         slow = "learner: bfloat16 is slow on this device; dtype = 'auto' chooses float32"

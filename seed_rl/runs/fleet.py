@@ -205,8 +205,11 @@ class LocalActors(SupervisedFleet):
 class ActorThreads(SupervisedFleet):
     """Actors as threads of the learner's process; the first failure ends the run."""
 
+    hang_timeout: float = 60.0
+
     def _run(self, number: int, log: str) -> None:
-        actor = Actor(lambda: LearnerClient(self._address, ClientSecurity()))
+        name, limit = f"actor {number}", self.hang_timeout
+        actor = Actor(lambda: LearnerClient(self._address, ClientSecurity()), name=name, hang_timeout=limit)
         try:
             with self._reachable(actor):
                 actor.run()
@@ -222,8 +225,11 @@ def local_actors(kind: str, experiment: Experiment, logs: str, arguments: Sequen
     count, env = experiment.actors.num_actors, experiment.env
     if kind == PROCESSES:
         imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
-        return LocalActors(count, logs, [*imports, *arguments])
+        watched = f"--hang_timeout={experiment.actors.hang_timeout_s}"
+        return LocalActors(count, logs, [*imports, watched, *arguments])
     for module in env.modules if kind == THREADS else ():
         with contextlib.suppress(ImportError):  # the environments report it
             importlib.import_module(module)
-    return ActorThreads(count if kind == THREADS else 0, logs)
+    threads = ActorThreads(count if kind == THREADS else 0, logs)
+    threads.hang_timeout = experiment.actors.hang_timeout_s
+    return threads

@@ -111,6 +111,28 @@ def test_an_error_before_the_first_step_ends_the_actor_too(env, kind, word, monk
         Actor(Client).run()
 
 
+def test_a_group_that_hangs_is_named_again_and_again(monkeypatch, caplog):
+    released, named = threading.Event(), threading.Semaphore(0)
+
+    class Stuck(CountingVectorEnv):
+        def step(self, actions):
+            if self._counters[0, 0] % 2:
+                released.wait()
+            return super().step(actions)
+
+    monkeypatch.setattr(counting, "CountingVectorEnv", Stuck)
+    actor = Actor(Client, name="actor 7", hang_timeout=0.2, on_hang=lambda sentence: named.release())
+    try:
+        with running(actor):
+            assert named.acquire(timeout=within(30))
+            assert named.acquire(timeout=within(30))
+            released.set()
+    finally:
+        released.set()
+    sentence = "actor 7: a group of environments has not returned from step for "
+    assert caplog.text.count(sentence) >= 2
+
+
 def test_a_refusal_ends_the_actor():
     client = Client()
     client.refusal = Rejected("other spaces")

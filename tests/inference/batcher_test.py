@@ -175,3 +175,18 @@ def test_every_request_is_handed_out_once_among_many_producers():
                 answered[groups.index(r)].release()
         for producer in producers:
             producer.result(within(10))
+
+
+def test_a_group_hangs_if_it_was_answered_and_does_not_come_back():
+    clock = Clock()
+    batcher = Batcher(4, max_wait=0.0, clock=clock)
+    one, two = opened(batcher, request(0, 1), request(1, 2))
+    expect(batcher, clock, one, two)
+    clock.now += 60
+    assert batcher.hanging(60) == 3
+    batcher.put(one)  # waits for the learner now, not the learner for it
+    clock.now += 60
+    assert batcher.hanging(60) == 2
+    assert batcher.group_closed(one.lease) == 0
+    assert batcher.group_closed(two.lease) == 121
+    assert batcher.hanging(60) == 0

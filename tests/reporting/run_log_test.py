@@ -184,12 +184,18 @@ IDLE |= {"inference_waiting": 0.9, "inference_blocked": 0.0, "inference_acting":
             {"actors_waiting": 0.2, "batch_size": 0},
             "actors: 4 connected, none answers: environments or the network hang",
         ),
+        (
+            {"actors_waiting": 0.2, "environments_hanging": 4.0},
+            "actors: 4 environments wait for one that hangs: see actors' logs",
+        ),
         ({"cpu": 0.99}, "cores: all are busy with actors, inference and learner"),
         ({}, "latency: add groups of environments to each actor"),
     ],
 )
 def test_the_part_that_never_waits_is_the_bottleneck(shares, words):
-    row = {name if name == "environments" else f"time/{name}": value for name, value in (IDLE | shares).items()}
+    row = {
+        name if name.startswith("environments") else f"time/{name}": value for name, value in (IDLE | shares).items()
+    }
     row |= {"actors": 4} | ({"inference_batch_size": 2.0} if row.pop("time/batch_size", 1) else {})
     assert bottleneck(row) == words
     assert len(f"bottleneck: {words}") < 80, "fits a terminal"

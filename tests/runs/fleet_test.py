@@ -1,6 +1,7 @@
 """Actors that die, as the person who started the run sees it."""
 
 import dataclasses
+import json
 import re
 import signal
 import sys
@@ -10,6 +11,8 @@ import psutil
 import pytest
 
 from seed_rl.api import ActorFailed, Run
+from seed_rl.envs.gym import Gym
+from seed_rl.experiment import Actors, Inference
 from seed_rl.runs import fleet
 from seed_rl.runs.fleet import ActorEnd, LocalActors, SupervisedFleet
 from seed_rl.system.children import how_it_ended
@@ -137,4 +140,26 @@ def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_tra
         list(run.train())
     assert "Traceback" in log.read_text()
     assert "failing_env.py" in log.read_text(), "where it failed"
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+
+
+@pytest.mark.parametrize(("vectorization", "what"), [("sync", "step"), ("async", "reset")])
+def test_an_environment_that_hangs_is_named_and_its_actor_starts_again(
+    vectorization, what, small_catch, tmp_path, caplog
+):
+    hang = tmp_path / "hang"
+    hang.touch()
+    options = json.dumps({"hang": str(hang), "what": what})
+    env = Gym("tests.support.registered_envs:Hanging-v0", vectorization, options=options)
+    actors = Actors(1, 2, 4, hang_timeout_s=5.0)
+    experiment = dataclasses.replace(
+        small_catch, env=env, actors=actors, total_frames=1_000_000, inference=Inference(8)
+    )
+    with Run(experiment, str(tmp_path / "run")) as run:
+        for row in run.train():
+            if row.get("groups_hung") and row["environments"] == actors.num_envs:
+                break
+    sentence = rf"actor 0 ended: environment \d of {actors.envs_per_group} of .*:Hanging-v0 has not returned "
+    assert re.search(rf"{sentence}from step for \d+ s; restarting", caplog.text)
+    assert "registered_envs.py" in (tmp_path / "run" / "actors" / "actor-0.log").read_text() or vectorization == "async"
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]

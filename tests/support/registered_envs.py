@@ -1,6 +1,8 @@
 """Registers small environments with Gymnasium, as a package of environments does when it is imported."""
 
 import functools
+import os
+import threading
 
 import gymnasium
 import numpy as np
@@ -248,3 +250,31 @@ gymnasium.register("CountedBare-v0", bare)
 gymnasium.register("Five-v0", vector_entry_point=Five)
 for name, mode in {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP}.items():
     gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))
+
+
+class Hanging(Counted):
+    """Hangs for ever in its 20th step, or in its ninth reset, if it finds the file `hang`, which it then removes."""
+
+    def __init__(self, hang, what="step"):
+        super().__init__()
+        self._hang, self._what, self._left = hang, what, {"step": 20, "reset": 9}
+
+    def reset(self, *, seed=None, options=None):
+        self._come_to("reset")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self._come_to("step")
+        return super().step(action)
+
+    def _come_to(self, what):
+        self._left[what] -= 1
+        if what == self._what and not self._left[what]:
+            try:
+                os.remove(self._hang)
+            except FileNotFoundError:
+                return
+            threading.Event().wait()
+
+
+gymnasium.register("Hanging-v0", Hanging)

@@ -1,11 +1,15 @@
 """The command that runs an actor."""
 
 import logging
+import multiprocessing
+import os
+import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from seed_rl.actor.loop import Actor
 from seed_rl.cli import flags
 from seed_rl.cli.flags import command
+from seed_rl.errors import Failure
 from seed_rl.system.signals import signals, stop_with_parent
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
@@ -26,6 +30,9 @@ _POLL_SECONDS = 0.1
     flags.integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
     flags.integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
     flags.string("run_id", "", "The learner's name for this actor; default: a random one."),
+    flags.number(
+        "hang_timeout", 60.0, "Seconds after which a step hangs: the actor says which and ends.", lower_bound=0.1
+    ),
     flags.IMPORT_MODULE,
     flags.boolean("share_memory", True, "Pass steps to a learner on this machine through shared memory."),
     flags.EXIT_WITH_PARENT,
@@ -41,6 +48,8 @@ def actor(values: flags.FlagValues) -> int:
         values.num_groups,
         values.envs_per_group,
         values.run_id,
+        hang_timeout=values.hang_timeout,
+        on_hang=_end,
     )
     _log.info("looking for a learner at %s", values.server_address)
     with signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
@@ -54,3 +63,11 @@ def actor(values: flags.FlagValues) -> int:
                 running.stop()
         run.result()
         return stopped.exit_code
+
+
+def _end(sentence: str) -> None:
+    """End this process at once, with the processes of its environments: a thread that hangs can't be ended."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    print(f"seed_rl actor: {sentence}", file=sys.stderr, flush=True)
+    os._exit(Failure.exit_code)

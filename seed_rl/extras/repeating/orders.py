@@ -86,11 +86,11 @@ class OrderedBatcher(Batcher):
             super().group_opened(lease)
             self._open = sorted([*self._open, lease], key=lambda group: group.env_ids)
 
-    def group_closed(self, lease: GroupLease) -> None:
+    def group_closed(self, lease: GroupLease) -> float:
         with self._changed:
-            super().group_closed(lease)
             self._open = [group for group in self._open if group is not lease]
             self._left.append(lease)
+            return super().group_closed(lease)
 
     def wake(self) -> None:
         """Ask again for the members of the next batch."""
