@@ -42,8 +42,9 @@ def frames_of_a_run(gin_file, bindings, logdir):
 
 def test_a_native_vector_environment_in_jax_takes_thirty_lines_and_trains(written, make, tmp_path):
     assert written("jax_walk") <= 30
-    check_suite(Gym("jax_walk:Walks-v0"), steps=210)
-    env = make(Gym("jax_walk:Walks-v0"), 64)
+    walks = Gym("jax_walk:Walks-v0", vectorization="vector_entry_point")
+    check_suite(walks, steps=210)
+    env = make(walks, 64)
     place, _ = env.reset(seed=1)
     for _ in range(16):  # everyone walks to the right, and begins again in the step after the goal
         before, (place, reward, terminated, truncated, _) = place, env.step(np.ones(64, np.int32))
@@ -53,7 +54,8 @@ def test_a_native_vector_environment_in_jax_takes_thirty_lines_and_trains(writte
         assert np.all((reward == 1) == (place[:, 0] == 1))
         assert np.all(terminated == (reward == 1))
         assert not any(truncated)
-    bindings = ["Gym.id='jax_walk:Walks-v0'", "Actors.envs_per_group=64", "Inference.max_batch_size=128"]
+    own = ["Gym.id='jax_walk:Walks-v0'", "Gym.vectorization='vector_entry_point'"]
+    bindings = [*own, "Actors.envs_per_group=64", "Inference.max_batch_size=128"]
     assert frames_of_a_run("gym/any", bindings, tmp_path / "run") >= 4_000
 
 
