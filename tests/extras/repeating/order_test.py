@@ -1,6 +1,7 @@
 """An order is recorded, prescribed again, compared and cut."""
 
 import dataclasses
+import json
 import os
 import threading
 from types import SimpleNamespace
@@ -246,3 +247,15 @@ def test_a_replay_computes_in_what_auto_stood_for(tmp_path, monkeypatch):
     with pytest.raises(InterruptedError):
         next(replay.replay(str(tmp_path), str(tmp_path / "replay")))
     assert used == ["mixed_bfloat16"]
+
+
+def test_only_packages_of_the_runs_own_suite_have_to_be_the_same(tmp_path):
+    def todo(name, *bindings):
+        settings = config_files.load([name], bindings).to_json()
+        start = {**START, "settings": settings, "versions": {**versions(), "envpool": "0.9"}}
+        run = {**start, "updates": 0, "frames": 0, "variables": []}
+        return replay.todo(written(tmp_path, [f"run {json.dumps(run)}", "weights"]), "", None)
+
+    assert todo("catch/vtrace")
+    with pytest.raises(JournalError, match="'envpool' was '0.9', here it is "):
+        todo("gym/any", "Gym.id = 'Pendulum-v1'", "Gym.envpool = True")
