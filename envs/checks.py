@@ -128,7 +128,9 @@ def sentences_of(env_id: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
         unknown = isinstance(error, gymnasium.error.UnregisteredEnv)
-        hint = ""
+        spec, hint = gymnasium.registry.get(env_id.rpartition(":")[2]), ""
+        if spec is not None and spec.entry_point is None:
+            hint = "; it has a vector version alone, which Gym.vectorization = 'vector_entry_point' takes"
         if unknown:
             if ":" not in env_id:
                 hint = "; an id of a package has its module in front, as in minigrid:MiniGrid-Empty-8x8-v0"

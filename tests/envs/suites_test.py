@@ -144,6 +144,7 @@ def zoo(players=3, options="{}", **settings):
         (Gym("Pendulum-v1", vectorization="vector_entry_point"), "vector entry point"),
         (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "'wheels'"),
         (Gym("FrozenLake-v1", options='{"map_name": "3x3"}'), "KeyError: '3x3' .frozen_lake.py"),
+        (Gym(f"{OWN}:Five-v0"), "vector version alone"),
         (Gym(f"{OWN}:Five-v0", vectorization="vector_entry_point"), "autoreset mode None"),
         (pooled("Nope-v1"), "list_all_envs"),
         (pooled("CartPole-v1", '{"wheels": 4}'), "'wheels'"),
