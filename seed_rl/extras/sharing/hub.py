@@ -53,7 +53,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
     with new_directory(directory) as new:
         save_config(experiment, new)  # with the places that the environments need here
         variables = checkpoints.variables_for(policy.agent)
-        arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
+        arrays = {name: np.asarray(_small(name, variable.numpy())) for name, variable in variables.items()}
         state = json.dumps({"counters": {"env_frames": policy.env_frames}})
         weights = safetensors.numpy.save(arrays, {STATE: state})
         pathlib.Path(new, WEIGHTS).write_bytes(weights)

@@ -25,7 +25,8 @@ def acted(policy):
 def test_a_published_policy_is_complete_and_acts_as_before(saved_run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(hub, "FILM_STEPS", 18)
     places = "Logs.wandb_project = 'my/secret'", "Experiment.init_from = '/my/secret'"
-    logdir, agent = saved_run("catch/vtrace", "Actors.greedy_evaluation = True", *places)
+    scalars = "VTrace.value_norm = True"
+    logdir, agent = saved_run("catch/vtrace", "Actors.greedy_evaluation = True", scalars, *places)
     directory = tmp_path / "ball"
     assert main(["export", "--format=hub", f"--logdir={logdir}", f"--output={directory}", "--episodes=4"]) == 0
     assert capsys.readouterr().out.endswith(f"hf upload ACCOUNT/NAME {directory}\n")
