@@ -1,4 +1,4 @@
-"""Memory of the host: what is free, within the limits of the control groups too, and how the allocator keeps it."""
+"""Memory of the host: what is free, within the limits of process and control groups, and how the allocator keeps it."""
 
 import contextlib
 import ctypes
@@ -26,11 +26,15 @@ def reuse_freed_blocks() -> None:
 
 
 def free_host_memory(root: str = "/") -> int:
-    """Bytes that this process can still allocate: the machine's available memory, or less in a limited control group.
+    """Bytes that this process can still allocate: the machine's available memory, or less within a limit.
 
-    The directory `root` has /proc and /sys. The file cache of a group, which the kernel would drop first, isn't used.
+    Limits are those of control groups, and of the address space (`ulimit -v`). The directory `root` has /proc and /sys.
+    The file cache of a group, which the kernel would drop first, isn't used.
     """
     left = [_fields(os.path.join(root, "proc/meminfo"))["MemAvailable:"] * 1024]
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY:
+        left.append(address_space - _fields("/proc/self/status")["VmSize:"] * 1024)
     for group, is_unified in control_groups(root, "memory"):
         limit, usage, cache = _OF_VERSION_2 if is_unified else _OF_VERSION_1
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):

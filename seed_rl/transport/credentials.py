@@ -8,8 +8,10 @@ can see. A proxy of an actor comes from the environment, too.
 
 import dataclasses
 import hmac
+import logging
 import os
 import ssl
+import stat
 
 import grpc
 
@@ -17,6 +19,8 @@ from seed_rl.errors import UsageError
 from seed_rl.system.files import explaining
 from seed_rl.transport.address import Address
 from seed_rl.transport.protocol import Metadata, Refusal, Refused
+
+_log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "SEED_RL_TOKEN"
 _METADATA_KEY = "authorization"
@@ -38,6 +42,8 @@ def read_token(token_file: str | None = None) -> str | None:
     if not 1 <= len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         expected = f"one line of at most {_LONGEST_TOKEN:,} printable ASCII characters without spaces"
         raise SecurityError(f"{source} must hold {expected}, got {len(token):,} characters")
+    if token_file and os.stat(token_file).st_mode & stat.S_IROTH:
+        _log.warning("everybody on this machine can read %s: chmod 600 keeps the token secret", token_file)
     return token
 
 

@@ -1,4 +1,6 @@
 import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -53,6 +55,12 @@ V1_LINES = "5:cpu,cpuacct:/a\n4:memory:{}\n1:name=systemd:/a\n"
 def test_free_memory_is_within_the_limits_of_control_groups(tmp_path, groups, files, free):
     own = {} if groups is None else {"proc/self/cgroup": groups}
     assert free_host_memory(machine(tmp_path, {**own, **files})) == free
+
+
+def test_free_memory_is_within_the_limit_of_the_address_space():
+    program = "from seed_rl.system.host_memory import free_host_memory; print(free_host_memory())"
+    command = ["bash", "-c", 'ulimit -v 1000000; exec "$@"', "limited", sys.executable, "-c", program]
+    assert 0 < int(subprocess.check_output(command)) < 1_000_000 * 1024
 
 
 def test_allocations_beyond_a_limit_fail_and_later_ones_do_not():

@@ -60,6 +60,16 @@ def test_a_token_comes_from_the_file_or_the_environment(tmp_path, monkeypatch):
     assert read_token(str(file)) == "from-file"
 
 
+def test_a_token_that_everybody_on_the_machine_can_read_gets_a_warning(tmp_path, caplog):
+    file = tmp_path / "token"
+    file.write_text("swordfish")
+    for mode, warnings in ((0o600, 0), (0o640, 0), (0o644, 1)):
+        file.chmod(mode)
+        read_token(str(file))
+        assert len(caplog.records) == warnings
+    assert "chmod 600" in caplog.text
+
+
 @pytest.mark.parametrize("content", [b"\n", b"two words", b"\xff\xfe", b"words" * 1000])
 def test_an_unusable_token_is_refused_without_being_shown(tmp_path, content):
     file = tmp_path / "token"
