@@ -52,12 +52,12 @@ class Watch:
         while not self._stopped.wait(self._limit / _TICKS):
             now, before, seen = time.monotonic(), seen, {}
             for thread, (what, number) in list(self._calls.items()):
-                frame, unknown = sys._current_frames().get(thread), ((number, ""), now, now)
-                known = before.get(thread, unknown)
+                frame, due = sys._current_frames().get(thread), now + self._limit * _LONGER[what]
+                known = before.get(thread)
                 # One call steps many environments: what counts is how long it has been the same one's turn.
-                key = (number, _whose_turn(frame) if known[0][0] == number and thread in before else "")
-                _, since, due = known if known[0] == key else (key, now, now + self._limit * _LONGER[what])
-                if known is not unknown and now >= due:
+                key = (number, _whose_turn(frame) if known and known[0][0] == number else "")
+                _, since, due = known if known and known[0] == key else (key, now, due)
+                if now >= due:
                     due = now + _AGAIN * self._limit
                     self._report(
                         f"{key[1] or 'a group of environments'} has not returned from {what}", now - since, frame
