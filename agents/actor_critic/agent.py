@@ -57,7 +57,7 @@ class Critic(keras.layers.Layer):
         """Do nothing: each layer is built on first use."""
 
     def call(self, features: tf.Tensor, prev_action: tf.Tensor, env_output: EnvOutput) -> tf.Tensor:
-        """Map the policy's features [T, B, F] to those of the value, given steps with all observations."""
+        """Map the policy's features [T, B, F] to features for the value, given steps with all observations."""
         joined = tf.concat([features, self.trunk(prev_action, env_output, TrunkState((), ()))[0]], axis=-1)
         for layer in self._layers_after:
             joined = layer(joined)

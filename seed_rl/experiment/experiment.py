@@ -144,7 +144,7 @@ class Logs(Settings):
     """What a run writes into its log directory, and how often."""
 
     metrics_interval_s: Annotated[float, Within(0.1)] = 10.0
-    """Interval between lines of the log, and the longest between rows of metrics, seconds; runs have 100 or more."""
+    """Interval between lines of the log, seconds; metrics also have a row at each hundredth of the frames."""
     checkpoint_interval_s: Annotated[float, Within(0.1)] = 300.0
     """Interval between checkpoints, seconds; a run writes another one when it ends."""
     checkpoints_kept: Count = 5

@@ -1,4 +1,4 @@
-"""Opens the destinations of a run's rows, and goes on while one fails."""
+"""Opens the destinations of a run's rows; a run continues while one fails."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class RetryingSink(Sink):
-    """A sink that forwards to another one, and goes on while that one fails, as on a full disk: that row is missing."""
+    """A sink that forwards to another one, and loses rows while that one fails, as on a full disk."""
 
     def __init__(self, name: str, open_sink: Callable[[], Sink]):
         """Messages call the other sink `name`; `open_sink` is called again for the next row if it raises `OSError`."""

@@ -177,8 +177,8 @@ class Assembly(NamedTuple):
         parts.copy_weights = copy_weights
         parts.source = self.source(parts)
         threads, players = [one.thread for one in parts.acting], experiment.env.players
-        parts.service = CentralInference(parts.agent.env_spec, self.membership(parts), threads, players)
-        parts.service.hang_timeout = experiment.actors.hang_timeout_s
+        seconds = experiment.actors.hang_timeout_s
+        parts.service = CentralInference(parts.agent.env_spec, self.membership(parts), threads, players, seconds)
         parts.progress.attach(parts.service)
         parts.saver.attach(parts.source.snapshot, parts.restored_from is not None)
         self.finish(parts)

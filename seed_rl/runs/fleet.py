@@ -202,6 +202,7 @@ class LocalActors(SupervisedFleet):
         handle.kill() if kill else handle.terminate()
 
 
+@dataclasses.dataclass(eq=False)
 class ActorThreads(SupervisedFleet):
     """Actors as threads of the learner's process; the first failure ends the run."""
 
@@ -230,6 +231,4 @@ def local_actors(kind: str, experiment: Experiment, logs: str, arguments: Sequen
     for module in env.modules if kind == THREADS else ():
         with contextlib.suppress(ImportError):  # the environments report it
             importlib.import_module(module)
-    threads = ActorThreads(count if kind == THREADS else 0, logs)
-    threads.hang_timeout = experiment.actors.hang_timeout_s
-    return threads
+    return ActorThreads(count if kind == THREADS else 0, logs, experiment.actors.hang_timeout_s)
