@@ -117,7 +117,7 @@ class Atari(EnvConfig):
 
 
 class _Consoles(ale_py.AtariVectorEnv):
-    """ale-py's vector environment, with a dictionary of its own to write into: not that of all vector environments."""
+    """A vector environment with private `metadata`: ale-py writes into that which all vector environments share."""
 
     metadata: ClassVar[dict[str, Any]] = {}
 

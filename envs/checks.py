@@ -68,7 +68,7 @@ class Checked(gymnasium.Wrapper):
 
     def _one_number(self, reward: Any) -> float:
         if (count := np.size(reward)) != 1:
-            remedy = "a game of several players is a suite of its own, PettingZoo: docs/guides/environment.md"
+            remedy = "games of several players belong to the suite PettingZoo: docs/guides/environment.md"
             raise EnvironmentFailed(f"{self._name}: the reward of step must be one number, got {count}; {remedy}")
         return float(np.asarray(reward).item())
 

@@ -21,7 +21,7 @@ _AGAIN = 10  # times the limit until a hanging environment is named again
 
 
 class Watch:
-    """Looks at the calls of environments from a thread of its own, and names those that hang for `limit` seconds."""
+    """A thread that looks at the calls of environments, and names those that hang for `limit` seconds."""
 
     def __init__(self, name: str, limit: float, on_hang: Callable[[str], None]):
         """Name environments of the actor `name`, if it has one; `on_hang` gets each sentence after it was logged."""

@@ -48,7 +48,7 @@ def _plain(number: float) -> str:
 
 @dataclasses.dataclass(eq=False)
 class RunDisplay:
-    """Shows the latest row of metrics and the bottleneck of the run, unless it is to be `quiet`.
+    """Shows the latest row of metrics and the bottleneck of the run, unless `quiet`.
 
     On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
     line, followed by lines for connected actors, bottleneck and learning problems whenever these change. All is on

@@ -1,4 +1,4 @@
-"""What the command line sets for a process of its own; a library must leave it to the program that uses it."""
+"""Settings of the command line's process, which a library must leave to the program that uses it."""
 
 import glob
 import os

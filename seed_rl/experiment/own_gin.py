@@ -1,4 +1,4 @@
-"""Gin with a configuration of this library's own, which leaves that of the program as it is."""
+"""Gin with a private configuration: the program's stays as it is."""
 
 import contextlib
 import io

@@ -63,7 +63,7 @@ class ActingThread:
     queue: UnrollQueue
     batcher: Batcher
     turn: Callable[[Sequence[Request]], contextlib.AbstractContextManager[object]] = lambda requests: _ANY_TIME
-    """Returns the context in which a batch is acted for: whoever changes weights between batches waits for it."""
+    """Returns the context in which a batch is acted for; a change of weights waits until it is left."""
 
     def __post_init__(self) -> None:
         self.stats = InferenceStats()
