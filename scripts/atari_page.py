@@ -5,7 +5,7 @@ import json
 import math
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,7 +95,8 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
     """Write the table of all games, with remarks, missing runs and the origin of the data."""
     runs = [record["result"] for record in records]
     rows, normalised = [], {}
-    is_greedy = any(_greedy(run) is not None for run in runs)
+    greedy = {_name(run): mean for run in runs if (mean := _greedy(run)) is not None}
+    all_greedy = len(greedy) == len(runs)  # otherwise few: a note instead of a column
     for game, own in scores.ours.items():
         seeds = [run for run in runs if run["game"] == game]
         reference = REFERENCES.get(game)
@@ -106,27 +107,23 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             *(_mean(scores.anchors[agent].get(game, [])) for agent in AGENTS if scores.anchors),
             *(reference or (None, None)),
             normalised.get(game),
-            *(_extreme(max, seeds, name)[0] for name in ("best_return", "max_abs_value")),
-            _extreme(min, seeds, "min_entropy_share")[0],
             float(np.mean([run["minutes"] for run in seeds])),
         ]
-        if is_greedy:
-            cells.insert(1, _mean([mean for run in seeds if (mean := _greedy(run)) is not None]))
+        if all_greedy:
+            cells.insert(1, _mean([greedy[_name(run)] for run in seeds]))
         rows.append([game, *map(_number, cells)])
     heads = [
         "game",
         "ours",
-        *(["ours, greedy"] if is_greedy else []),
+        *(["ours, greedy"] if all_greedy else []),
         *(AGENTS if scores.anchors else ()),
         "random",
         "human",
         "ours, % of human",
-        "best of 100 episodes",
+        "minutes",
     ]
-    value, least = _extreme(max, runs, "max_abs_value"), _extreme(min, runs, "min_entropy_share")
     notes = {
-        "Largest mean value": [f"{_number(value[0])} ({value[1]})"],
-        "Least entropy": [f"{_number(least[0])} ({least[1]})"],
+        "Mean returns of greedy episodes": [] if all_greedy else [f"{name} {_number(greedy[name])}" for name in greedy],
         f"Below random play by more than {-BELOW_RANDOM:g} % of human": [
             f"{game} ({score:.0f} %)" for game, score in normalised.items() if score < BELOW_RANDOM
         ],
@@ -140,7 +137,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
     }
     hours = sum(run["minutes"] for run in runs) / 60
     lines = [f"- {head}: {', '.join(names)}." for head, names in notes.items() if names]
-    table = markdown([*heads, "highest mean value", "lowest entropy", "minutes per run"], rows)
+    table = markdown(heads, rows)
     return "\n".join(
         [
             "",
@@ -181,11 +178,6 @@ def _drawn(scores: Sequence[np.ndarray]) -> Drawn:
 
 def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
-
-
-def _extreme(function: Any, runs: Iterable[Mapping[str, Any]], name: str) -> tuple[float | None, str]:
-    """Find the largest or smallest value in any run, and the run's name."""
-    return function(((run[name], _name(run)) for run in runs if run[name] is not None), default=(None, "no run"))
 
 
 def _name(run: Mapping[str, Any]) -> str:
