@@ -12,9 +12,11 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
 def table(rows):
-    """A table of metrics in Markdown."""
+    """A table of metrics in Markdown; an agent's names are tags already."""
     cells = [("metrics.jsonl", "tag", "unit", "meaning"), ("---",) * 4]
     cells += [(f"`{name}`", f"`{tag(name)}`", unit, meaning) for name, unit, meaning in rows]
+    if all(name == each for name, each, *_ in cells[2:]):
+        cells = [(name, *others) for name, _, *others in cells]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
