@@ -1,11 +1,15 @@
 """Finds environment suites by name."""
 
 import dataclasses
+import json
 import sys
+from collections.abc import Mapping
 from importlib.metadata import entry_points
+from typing import Any
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.foreign import without_gin
+from seed_rl.foreign import json_object, without_gin
+from seed_rl.settings import without_places
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"
@@ -50,3 +54,18 @@ def from_description(description: EnvDescription) -> EnvConfig:
         return config(**description.options)
     except (TypeError, ValueError) as error:
         raise CannotBuild(f"suite {description.suite!r}: {without_gin(error)}") from error
+
+
+def changed(config: EnvConfig, changes: Mapping[str, Any]) -> EnvConfig:
+    """Change settings, given as JSON values; objects are merged. Raises CannotBuild, also for a place."""
+    if not changes:
+        return config
+    options = {**config.describe().options}
+    for name, value in changes.items():
+        if isinstance(value, dict) and isinstance(old := options.get(name), str) and old.startswith("{"):
+            value = json.dumps(json_object(old) | value)
+        options[name] = tuple(value) if isinstance(value, list) else value
+    new = from_description(EnvDescription(config.suite, options))
+    if places := [name for name in changes if getattr(without_places(new), name) != getattr(new, name)]:
+        raise CannotBuild(f"{', '.join(places)} names a place, which can't be changed")  # by the settings of a stranger
+    return new

@@ -224,6 +224,9 @@ class ActorSettings:
     envs_per_group: int
     env_spec: EnvSpec | None = None
     """Spaces of each environment, for clients that don't build the described ones; None: not said."""
+    eval_env: EnvDescription | None = None
+    """The environments of groups with ids from `first_eval_id` on, which evaluate, if they differ; spaces are equal."""
+    first_eval_id: int = 0
 
     def __post_init__(self):
         for name in ("num_groups", "envs_per_group"):

@@ -8,7 +8,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,7 +18,7 @@ from seed_rl.actor.watch import Watch
 from seed_rl.envs import base, registry
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.envs.vector.steps import Steps
-from seed_rl.specs import ActorSettings, EnvSpec, Lease
+from seed_rl.specs import EnvDescription, EnvSpec, Lease
 from seed_rl.transport.client import Disconnected, LearnerClient, RunOver
 
 _log = logging.getLogger(__name__)
@@ -57,9 +57,8 @@ class Actor:
         self._delays = growing_delays(_LONGEST_PAUSE)
         self._stop = threading.Event()
         self._client: LearnerClient | None = None
-        self._settings: ActorSettings | None = None
         self._suite = ""
-        self._envs: list[gymnasium.vector.VectorEnv] = []
+        self._built: dict[int, tuple[EnvDescription, int, gymnasium.vector.VectorEnv]] = {}  # for each group
         self._watch = Watch(self.name, self.hang_timeout, self.on_hang)
 
     def stop(self) -> None:
@@ -94,54 +93,60 @@ class Actor:
                     client.close()
         finally:
             self._watch.stop()
-            self._close_envs()
+            for group in [*self._built]:
+                self._close(group)
 
-    def _close_envs(self) -> None:
-        for env in self._envs:
-            try:
-                env.close()
-            except Exception as error:  # it must not mask the reason for closing
-                _log.warning("an environment could not be closed: %r", error)
-        self._envs = []
+    def _close(self, group: int) -> None:
+        try:
+            self._built.pop(group)[2].close()
+        except Exception as error:  # it must not mask the reason for closing
+            _log.warning("an environment could not be closed: %r", error)
 
     def _run_once(self, client: LearnerClient) -> None:
         started = time.monotonic()
         asked = client.describe(_RPC_SECONDS)
         num_groups, envs_per_group = self.num_groups or asked.num_groups, self.envs_per_group or asked.envs_per_group
-        self._build(ActorSettings(asked.env, num_groups, envs_per_group))
-        spec = spec_of(self._envs[0])
-        sizes = [env.num_envs for env in self._envs]
+        kinds = [asked.env, asked.eval_env or asked.env]
+        self._build([kinds] * num_groups, envs_per_group)
+        spec = spec_of(self._built[0][2])
+        sizes = [self._built[group][2].num_envs for group in range(num_groups)]
         lease = client.join(self.run_id or secrets.token_hex(8), spec, sizes, _RPC_SECONDS)
+        if asked.eval_env:  # only now it is known which groups evaluate
+            self._build([[kinds[group.env_ids[0] >= asked.first_eval_id]] for group in lease.groups], envs_per_group)
         self._delays = growing_delays(_LONGEST_PAUSE)
         _log.info("joined with %d environments in %.1f s", sum(sizes), time.monotonic() - started)
-        with ThreadPoolExecutor(len(self._envs), thread_name_prefix="group") as groups:
-            runs = [groups.submit(self._run_group, client, lease, group, spec) for group in range(len(self._envs))]
+        with ThreadPoolExecutor(num_groups, thread_name_prefix="group") as groups:
+            runs = [groups.submit(self._run_group, client, lease, group, spec) for group in range(num_groups)]
         errors = [error for run in runs if (error := run.exception()) is not None]
         # One group's error ends the others with Disconnected, so any other kind takes precedence.
         for error in sorted(errors, key=lambda error: isinstance(error, Disconnected)):
             raise error
 
-    def _build(self, settings: ActorSettings) -> None:
-        if settings == self._settings:
-            return
-        self._close_envs()
-        self._suite = settings.env.suite
-        config: EnvConfig = self._call_env("load", registry.from_description, settings.env)
+    def _build(self, kinds: Sequence[Sequence[EnvDescription]], size: int) -> None:
+        """Build the environments of each group, the first of its kinds, unless it has some of one of them already."""
+        for group, (kind, own_size, _) in [*self._built.items()]:
+            if group >= len(kinds) or kind not in kinds[group] or own_size != size:
+                self._close(group)
+        makers = {group: self._maker(own[0], size) for group, own in enumerate(kinds) if group not in self._built}
+        with ThreadPoolExecutor(len(kinds)) as builders:  # native environments build in parallel
+            builds = {group: builders.submit(make) for group, make in makers.items()}
+        for group, build in builds.items():
+            if build.exception() is None:
+                self._built[group] = kinds[group][0], size, build.result()  # `run` closes it
+        for build in builds.values():
+            base.autoreset_mode(build.result(), f"an environment of suite {self._suite!r}")
+
+    def _maker(self, kind: EnvDescription, size: int) -> Callable[[], gymnasium.vector.VectorEnv]:
+        self._suite = kind.suite
+        config: EnvConfig = self._call_env("load", registry.from_description, kind)
         for module in config.modules:  # the learner isn't trusted to run code here
             if not registry.may_import(module):
                 asked = f"the learner asks for an environment from module {module!r}, which this actor may not import"
                 raise registry.CannotBuild(f"{asked}; --import_module={module} permits it")
-        with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
-            make = functools.partial(self._call_env, "make", config.make, settings.envs_per_group)
-            builds = [builders.submit(make) for _ in range(settings.num_groups)]
-        self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
-        for build in builds:
-            build.result()
-        base.autoreset_mode(self._envs[0], f"an environment of suite {self._suite!r}")
-        self._settings = settings
+        return functools.partial(self._call_env, "make", config.make, size)
 
     def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:
-        env = self._envs[group]
+        env = self._built[group][2]
         # When one group ends, closing the client ends the others.
         with contextlib.closing(client), contextlib.closing(client.open(lease, group, spec)) as stream:
             steps = Steps(env, shows_last=True)

@@ -160,8 +160,10 @@ def evaluate_run(
             raise ValueError(f"{name} must be at least 1, got {value}")
     place, checkpoint = os.fspath(logdir), None if checkpoint is None else os.fspath(checkpoint)
     with opening(place, checkpoint) as found:
-        env_config = env_of(experiment_of(found), gin_params)
+        experiment = experiment_of(found)
+        env_config, own = env_of(experiment, gin_params), experiment.actors.eval_options
         policy = load_policy(found, checkpoint, greedy, seed)
+    options = [f"Actors.eval_options = {own}"] if own != "{}" else []
     players = env_config.players
     episodes = -(-episodes // players) * players
     with contextlib.closing(make_elsewhere(env_config, -(-min(num_envs, episodes) // players) * players)) as env:
@@ -170,7 +172,7 @@ def evaluate_run(
     return Evaluation(
         logdir=place,
         environment=env_config.describe(),
-        gin_params=list(gin_params),
+        gin_params=[*options, *gin_params],
         checkpoint=policy.checkpoint.replace(found, place, 1),
         env_frames=policy.env_frames,
         greedy=policy.greedy,

@@ -90,14 +90,14 @@ def experiment_of(logdir: str) -> Experiment:
 
 
 def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
-    """Return a run's environments, changed by gin bindings, or raise NoPolicy if its policy can't act in them."""
-    if not gin_params:
-        return experiment.env
-    own, other = experiment, dataclasses.replace(experiment, env=config_files.change(experiment.env, gin_params))
-    if other.env_spec() not in (own.env_spec(), own.agent.policy_spec(own.env_spec())):
-        changed = f"with {', '.join(gin_params)} they have {other.env_spec()}"
-        raise NoPolicy(f"the policy acts in environments with {own.env_spec()}; {changed}")
-    return other.env
+    """Return a run's evaluation environments, changed by gin bindings, or raise NoPolicy if its policy can't act."""
+    env = config_files.change(experiment.eval_env, gin_params) if gin_params else experiment.eval_env
+    if env != experiment.env:
+        own, other = experiment.env_spec(), dataclasses.replace(experiment, env=env).env_spec()
+        if other not in (own, experiment.agent.policy_spec(own)):
+            changed = f"with {', '.join(gin_params or ['Actors.eval_options'])} they have {other}"
+            raise NoPolicy(f"the policy acts in environments with {own}; {changed}")
+    return env
 
 
 def load_policy(

@@ -14,10 +14,13 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
 from seed_rl.envs.elsewhere import probe_spec
+from seed_rl.envs.registry import changed
 from seed_rl.errors import UsageError
 from seed_rl.experiment.optimizer import Optimizer
+from seed_rl.foreign import JsonObject, json_object
 from seed_rl.own_classes import OneOfOrOwn
 from seed_rl.settings import Count, NonNegative, OneOf, Place, Settings, UnitInterval, Within
+from seed_rl.system.files import explaining
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
@@ -63,6 +66,9 @@ class Actors(Settings):
     greedy_evaluation: bool = False
     """Take the greedy action in evaluation environments, whatever the agent. By default V-trace and PPO sample there,
     R2D2 and PQN explore with a small epsilon, and SAC is greedy."""
+    eval_options: Annotated[str, JsonObject()] = "{}"
+    """Settings of the suite for evaluation environments only, a JSON object such as `{"level": "b"}`, or for keyword
+    arguments of an environment of Gymnasium `{"options": {"g": 9}}`. Groups then train or evaluate as a whole."""
     hang_timeout_s: Annotated[float, Within(0.1)] = 60.0
     """Time after which an environment's step counts as hanging, seconds (a first reset: ten times as long). Its actor
     names the environment and starts again."""
@@ -72,6 +78,9 @@ class Actors(Settings):
         if self.num_eval_envs >= self.num_envs:
             total = f"the number of environments ({self.num_envs})"
             raise ValueError(f"Actors.num_eval_envs ({self.num_eval_envs}) must be smaller than {total}")
+        if self.eval_options != "{}" and (self.num_eval_envs % self.envs_per_group or not self.num_eval_envs):
+            group = f"a multiple of Actors.envs_per_group ({self.envs_per_group}) with Actors.eval_options"
+            raise ValueError(f"Actors.num_eval_envs must be {group}, got {self.num_eval_envs}")
 
     @property
     def num_envs(self) -> int:
@@ -219,11 +228,17 @@ class Experiment(Settings):
             text = f"{taker} takes {first:,} frames, and Experiment.total_frames is {total:,}"
             raise ValueError(f"the run would end before its first update: {text}")
         for name in ("envs_per_group", "num_eval_envs"):
-            self.env.check_rows(f"Actors.{name}", getattr(self.actors, name))
+            self.eval_env.check_rows(f"Actors.{name}", getattr(self.actors, name))  # with as many players as `env`
         group, most = self.actors.envs_per_group, self.inference.max_batch_size
         if group > most:
             why = f"must not exceed Inference.max_batch_size ({most}): a group acts in one batch"
             raise ValueError(f"Actors.envs_per_group ({group}) {why}")
+
+    @functools.cached_property
+    def eval_env(self) -> EnvConfig:
+        """The environments that evaluate: `env`, changed by `Actors.eval_options`; raises ValueError."""
+        with explaining(ValueError, "Actors.eval_options can't be used", CannotBuild):
+            return changed(self.env, json_object(self.actors.eval_options))
 
     def env_spec(self) -> EnvSpec:
         """Return the specs of observations and actions, if necessary by `probe_spec`, or raise CannotBuild."""

@@ -74,7 +74,7 @@ def modules_named(experiment: Experiment) -> list[str]:
     """Return the modules named in an experiment's settings."""
     texts = map(str, vars(experiment.agent).values())
     layers = [text.partition(":")[0] for text in texts if re.fullmatch(r"[\w.]+:\w+", text)]
-    return [*experiment.env.modules, *layers]
+    return [*dict.fromkeys(experiment.env.modules + experiment.eval_env.modules), *layers]
 
 
 def modules_needed(experiment: Experiment) -> list[str]:

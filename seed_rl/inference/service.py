@@ -35,6 +35,8 @@ class CentralInference(Service):
     """Thread of each of the membership's devices."""
     players: int = 1
     """Number of players of a game; groups have whole games."""
+    group_size: int | None = None
+    """Size of all groups; None: any."""
     hang_timeout: float = 60.0
     """Time after which a group that doesn't step hangs, seconds."""
 
@@ -88,6 +90,9 @@ class CentralInference(Service):
         if not group_sizes or not all(1 <= size <= largest and size % players == 0 for size in group_sizes):
             whole = f", in whole games of {players} players" * (players > 1)
             sentence = f"an actor needs groups of 1 to {largest} environments (the largest inference batch){whole}"
+            raise Refused(Refusal.INVALID_ARGUMENT, f"{sentence}, got {list(group_sizes)}")
+        if self.group_size is not None and {*group_sizes} != {self.group_size}:
+            sentence = f"groups have {self.group_size} environments in a run with Actors.eval_options"
             raise Refused(Refusal.INVALID_ARGUMENT, f"{sentence}, got {list(group_sizes)}")
         lease = self.membership.join(group_sizes, f"{run_id} on {peer}")
         room = f"{sum(group_sizes)} environments in {len(group_sizes)} groups"

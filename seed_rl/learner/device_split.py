@@ -77,8 +77,9 @@ def _misfit(chosen: DeviceSplit, experiment: Experiment, hosts: int) -> str:
     num_groups = experiment.actors.num_actors * experiment.actors.groups_per_actor
     if num_groups % len(inference):
         return f"num_actors x groups_per_actor of Actors ({num_groups}) must be a multiple of {num_inference}"
-    if experiment.actors.num_eval_envs % (experiment.env.players * len(inference)) and experiment.env.players > 1:
-        return f"Actors.num_eval_envs must be a multiple of {experiment.env.players} players times {num_inference}"
+    whole = experiment.env.players if experiment.eval_env == experiment.env else experiment.actors.envs_per_group
+    if experiment.actors.num_eval_envs % (whole * len(inference)) and whole > 1:
+        return f"Actors.num_eval_envs must be a multiple of {whole} (a whole game or group) times {num_inference}"
     if len(inference) > 1 and experiment.replay is not None and experiment.replay.snapshot:
         return f"Replay.snapshot saves the replay of one inference device; {num_inference} must be 1"
     return ""

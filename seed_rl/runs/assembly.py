@@ -177,8 +177,9 @@ class Assembly(NamedTuple):
         parts.copy_weights = copy_weights
         parts.source = self.source(parts)
         threads, players = [one.thread for one in parts.acting], experiment.env.players
+        size = experiment.actors.envs_per_group if experiment.eval_env != experiment.env else None
         seconds = experiment.actors.hang_timeout_s
-        parts.service = CentralInference(parts.agent.env_spec, self.membership(parts), threads, players, seconds)
+        parts.service = CentralInference(parts.agent.env_spec, self.membership(parts), threads, players, size, seconds)
         parts.progress.attach(parts.service)
         parts.saver.attach(parts.source.snapshot, parts.restored_from is not None)
         self.finish(parts)

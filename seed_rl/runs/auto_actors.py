@@ -50,6 +50,7 @@ def with_actors(experiment: Experiment) -> Experiment:
     count = max(1, found)
     share = actors.num_envs / (count * actors.groups_per_actor)
     size = max(least, env.players * round(share / env.players))
+    size = size if experiment.eval_env == env else actors.envs_per_group  # groups evaluate as a whole
     chosen = dataclasses.replace(actors, num_actors=count, envs_per_group=size)
     _log.info(
         "--num_actors=%d (limit: %s) and Actors.envs_per_group=%d make %d environments; a core makes %s steps/s",

@@ -224,11 +224,12 @@ class ActorThreads(SupervisedFleet):
 def local_actors(kind: str, experiment: Experiment, logs: str, arguments: Sequence[str] = ()) -> Fleet:
     """Build an experiment's actors of a kind in `ACTORS`, with a directory for their logs and flags for processes."""
     count, env = experiment.actors.num_actors, experiment.env
+    modules = dict.fromkeys(env.modules + experiment.eval_env.modules)
     if kind == PROCESSES:
-        imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
+        imports = [f"--import_module={module}" for module in (type(env).__module__, *modules)]
         watched = f"--hang_timeout={experiment.actors.hang_timeout_s}"
         return LocalActors(count, logs, [*imports, watched, *arguments])
-    for module in env.modules if kind == THREADS else ():
+    for module in modules if kind == THREADS else ():
         with contextlib.suppress(ImportError):  # the environments report it
             importlib.import_module(module)
     return ActorThreads(count if kind == THREADS else 0, logs, experiment.actors.hang_timeout_s)

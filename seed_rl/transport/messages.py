@@ -55,13 +55,14 @@ def read_describe_request(data: bytes) -> str:
 
 def describe_reply(settings: specs.ActorSettings) -> bytes:
     """Encode the learner's settings; raise WireError if an option can't be sent."""
-    options = {name: _option_message(name, value) for name, value in settings.env.options.items()}
     return pb.DescribeReply(
         protocol_version=PROTOCOL_VERSION,
-        env=pb.EnvDescription(suite=settings.env.suite, options=options),
+        env=_env_message(settings.env),
         num_groups=settings.num_groups,
         envs_per_group=settings.envs_per_group,
         env_spec=_env_spec_message(settings.env_spec) if settings.env_spec else None,
+        eval_env=_env_message(settings.eval_env) if settings.eval_env else None,
+        first_eval_id=settings.first_eval_id,
     ).SerializeToString()
 
 
@@ -71,10 +72,9 @@ def read_describe_reply(data: bytes) -> specs.ActorSettings:
     if reply.num_groups > _MOST_GROUPS or reply.envs_per_group > _MAX_GROUP_SIZE:
         expected = f"up to {_MOST_GROUPS} groups of up to {_MAX_GROUP_SIZE} environments"
         raise WireError(f"expected {expected}, got {reply.num_groups} of {reply.envs_per_group}")
-    options = {name: _option(name, value) for name, value in sorted(reply.env.options.items())}
-    env = specs.EnvDescription(_text("the name of the suite", reply.env.suite), options)
-    env_spec = _env_spec(reply.env_spec) if reply.HasField("env_spec") else None
-    return specs.ActorSettings(env, reply.num_groups, reply.envs_per_group, env_spec)
+    spec = _env_spec(reply.env_spec) if reply.HasField("env_spec") else None
+    own = _env(reply.eval_env) if reply.HasField("eval_env") else None
+    return specs.ActorSettings(_env(reply.env), reply.num_groups, reply.envs_per_group, spec, own, reply.first_eval_id)
 
 
 def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int]) -> bytes:
@@ -141,6 +141,16 @@ def _parse(kind: type[_Message], data: bytes) -> _Message:
         sentence = f"expected version {PROTOCOL_VERSION} of the protocol, the other side has {version}"
         raise VersionMismatch(f"{sentence}: install the same version of seed_rl for learner and actors")
     return message
+
+
+def _env_message(env: specs.EnvDescription) -> pb.EnvDescription:
+    options = {name: _option_message(name, value) for name, value in env.options.items()}
+    return pb.EnvDescription(suite=env.suite, options=options)
+
+
+def _env(message: pb.EnvDescription) -> specs.EnvDescription:
+    options = {name: _option(name, value) for name, value in sorted(message.options.items())}
+    return specs.EnvDescription(_text("the name of the suite", message.suite), options)
 
 
 def _env_spec_message(env_spec: specs.EnvSpec) -> pb.EnvSpec:

@@ -15,18 +15,22 @@ class DescribeRequest(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
 
 class DescribeReply(_message.Message):
-    __slots__ = ("protocol_version", "env", "num_groups", "envs_per_group", "env_spec")
+    __slots__ = ("protocol_version", "env", "num_groups", "envs_per_group", "env_spec", "eval_env", "first_eval_id")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
     NUM_GROUPS_FIELD_NUMBER: _ClassVar[int]
     ENVS_PER_GROUP_FIELD_NUMBER: _ClassVar[int]
     ENV_SPEC_FIELD_NUMBER: _ClassVar[int]
+    EVAL_ENV_FIELD_NUMBER: _ClassVar[int]
+    FIRST_EVAL_ID_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     env: EnvDescription
     num_groups: int
     envs_per_group: int
     env_spec: EnvSpec
-    def __init__(self, protocol_version: _Optional[int] = ..., env: _Optional[_Union[EnvDescription, _Mapping]] = ..., num_groups: _Optional[int] = ..., envs_per_group: _Optional[int] = ..., env_spec: _Optional[_Union[EnvSpec, _Mapping]] = ...) -> None: ...
+    eval_env: EnvDescription
+    first_eval_id: int
+    def __init__(self, protocol_version: _Optional[int] = ..., env: _Optional[_Union[EnvDescription, _Mapping]] = ..., num_groups: _Optional[int] = ..., envs_per_group: _Optional[int] = ..., env_spec: _Optional[_Union[EnvSpec, _Mapping]] = ..., eval_env: _Optional[_Union[EnvDescription, _Mapping]] = ..., first_eval_id: _Optional[int] = ...) -> None: ...
 
 class EnvDescription(_message.Message):
     __slots__ = ("suite", "options")

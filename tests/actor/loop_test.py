@@ -59,15 +59,17 @@ class Client:
         self.closed, self.stepped = threading.Event(), threading.Event()
         self.joined, self.outputs = [], {}
         self.refusal, self.is_over = None, False
+        self.eval_env, self.first_ids = None, (0, 3, 6)
 
     def describe(self, timeout):
-        return ActorSettings(self._env, num_groups=2, envs_per_group=3)
+        return ActorSettings(self._env, 2, 3, eval_env=self.eval_env, first_eval_id=3)
 
     def join(self, run_id, env_spec, group_sizes, timeout):
         if self.refusal is not None:
             raise self.refusal
         self.joined.append((run_id, group_sizes))
-        return Lease("session", tuple(GroupLease(tuple(range(n)), seed) for seed, n in enumerate(group_sizes)))
+        ids = (tuple(range(first, first + n)) for first, n in zip(self.first_ids, group_sizes, strict=False))
+        return Lease("session", tuple(GroupLease(own, seed) for seed, own in enumerate(ids)))
 
     def open(self, lease, group, env_spec):
         outputs = self.outputs[group] = []
@@ -170,6 +172,25 @@ def test_an_actors_own_sizes_win_over_the_learners():
     with running(Actor(lambda: client, num_groups=3, envs_per_group=2)):
         assert client.stepped.wait(within(30))
     assert client.joined[0][1] == [2, 2, 2]
+
+
+def test_groups_that_evaluate_get_environments_of_their_own_and_keep_them_when_joining_again(monkeypatch):
+    monkeypatch.setattr(loop, "growing_delays", lambda cap: itertools.repeat(0.001))
+    clients = [Client(shortest_episode=4) for _ in range(3)]
+    for client, first_ids in zip(clients, [(0, 3), (0, 3), (3, 0)], strict=True):
+        client.eval_env, client.first_ids = EnvDescription("counting", {"shortest_episode": 1}), first_ids
+    made, waiting = [], iter(clients)
+    make = counting.Counting.make
+    monkeypatch.setattr(counting.Counting, "make", lambda own, n: made.append(own.shortest_episode) or make(own, n))
+    with running(Actor(lambda: next(waiting))):
+        for client, evaluates, built in zip(clients, (1, 1, 0), ([4, 4, 1], [], [1, 4]), strict=True):
+            while len(client.outputs) < 2 or min(map(len, client.outputs.values())) < 4:
+                assert client.stepped.wait(within(30))
+            ends = [[bool(output.done[0]) for output in client.outputs[group][:4]] for group in (0, 1)]
+            assert ends[evaluates] != ends[1 - evaluates] == [True, False, False, False]
+            assert made == built
+            made.clear()
+            client.close()
 
 
 def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environments(monkeypatch):

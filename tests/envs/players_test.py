@@ -29,6 +29,10 @@ def test_groups_and_evaluation_have_whole_games():
     whole = Experiment(ThreePlayers(), VTrace(), actors=Actors(2, 1, 6, 3), devices=Devices(GPUS[:2], GPUS[2:]))
     with pytest.raises(ConfigError, match="num_eval_envs"):
         split_devices(whole, GPUS)
+    evaluating = Actors(2, 1, 6, 6, eval_options='{"rows": 5}')
+    grouped = Experiment(Catch(), VTrace(), actors=evaluating, devices=Devices(GPUS[:2], GPUS[2:4]))
+    with pytest.raises(ConfigError, match=r"num_eval_envs must be a multiple of 6 \(a whole game or group\) times"):
+        split_devices(grouped, GPUS)
 
 
 def test_players_keep_their_seats_for_an_episode_and_wait_when_they_have_left(make):

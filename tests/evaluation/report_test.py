@@ -44,6 +44,9 @@ def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
     assert longer.lengths == [22, 22]
     assert longer.environment.options["delay"] == 20
     assert "seed 1, Memory.delay = 20" in text(longer)
+    options, group = 'Actors.eval_options={"delay": 4}', ("Actors.num_eval_envs = 4", "Actors.envs_per_group = 4")
+    own = evaluate_run(saved_run("memory/r2d2", options, *group)[0], episodes=2)
+    assert (own.lengths, own.gin_params) == ([6, 6], ['Actors.eval_options = {"delay": 4}'])
     catch = saved_run("catch/vtrace")[0]
     with pytest.raises(NoPolicy, match=r"the policy acts in .*; with Catch.columns = 7 they have .*7"):
         evaluate_run(catch, gin_params=["Catch.columns = 7"])

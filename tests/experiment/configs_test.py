@@ -100,6 +100,7 @@ def test_every_agent_can_stand_in_a_file_without_one(agent, tmp_path):
 
 CATCH = "include 'catch/vtrace.gin'"
 R2D2 = "include 'catch/r2d2.gin'"
+EVAL = f"{R2D2}\nActors.eval_options"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,12 @@ R2D2 = "include 'catch/r2d2.gin'"
         (f"{CATCH}\nExperiment.minibatches = 3", "Experiment.batch_size"),
         (f"{CATCH}\nExperiment.replay = @Replay()", "Experiment.replay must be None"),
         (f"{CATCH}\nActors.num_eval_envs = 32", "Actors.num_eval_envs"),
+        (f"{EVAL} = '{{}} '", "Actors.num_eval_envs must be a multiple of Actors.envs_per_group .16. .*, got 4"),
+        (f"{EVAL} = '{{\"row\": 1}}'\nActors.num_eval_envs = 16", "suite 'catch' has no option row"),
+        (
+            f"{EVAL} = '{{\"rows\": {{}}}}'\nActors.num_eval_envs = 16",
+            "eval_options can't be .* Catch.rows must be int",
+        ),
         (f"{R2D2}\nExperiment.replay = None", "Experiment.replay must be @Replay"),
         (f"{R2D2}\nReplay.min_size = 5001", "Replay.min_size"),
         (f"{CATCH}\nVTrace.unroll_length = 100000000", "takes 1,600,000,000 frames"),
@@ -145,6 +152,19 @@ def test_a_file_may_begin_with_a_byte_order_mark_includes_files_beside_it_and_is
     loaded = config_files.load(str(tmp_path / "mine.gin"), ["Catch.columns = 9"])
     assert (loaded.total_frames, loaded.env.rows, loaded.env.columns) == (1_000_000, 7, 9)
     assert config_files.load(["catch/vtrace"]).env.rows == 10
+
+
+def test_evaluation_environments_have_the_others_settings_but_those_that_are_theirs(tmp_path):
+    options = 'Actors.eval_options={"options": {"g": 9}, "keys": ["state"], "id": "stranger:Pendulum-v0"}'
+    changes = [options, "Actors.num_eval_envs = 16", 'Gym.options={"g": 1, "h": 2}', "Gym.frame_size = 7"]
+    loaded = config_files.load("gym/any", changes)
+    assert loaded.eval_env == dataclasses.replace(
+        loaded.env, options='{"g": 9, "h": 2}', keys=("state",), id="stranger:Pendulum-v0"
+    )
+    assert saved_config.modules_needed(loaded) == ["stranger"]
+    cache = 'Actors.eval_options = {"level_cache": "/somewhere"}'
+    with pytest.raises(ConfigError, match="level_cache names a place"):
+        config_files.load("dmlab/small", [cache, "Actors.num_eval_envs = 4", "Actors.envs_per_group = 4"])
 
 
 def test_bindings_may_be_written_as_on_a_command_line():

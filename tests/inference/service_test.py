@@ -31,3 +31,6 @@ def test_a_game_is_not_torn_apart_by_groups():
     service.join("whole", peers.SPEC, [3, 6], "peer")
     with pytest.raises(Refused, match=r"groups of 1 to 6 .*, in whole games of 3 players, got \[6, 4\]"):
         service.join("torn", peers.SPEC, [6, 4], "peer")
+    service.group_size = 6
+    with pytest.raises(Refused, match=r"groups have 6 environments in a run with Actors.eval_options, got \[6, 3\]"):
+        service.join("smaller", peers.SPEC, [6, 3], "peer")

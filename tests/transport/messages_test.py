@@ -47,6 +47,7 @@ LEASE = Lease("abc", (GroupLease((0, 1, 2), seed=7), GroupLease((5, 4), seed=2**
 @pytest.mark.parametrize("env_spec", [None, *SPECS], ids=str)
 def test_settings_survive_the_round_trip(env_spec):
     sent = dataclasses.replace(SETTINGS, env_spec=env_spec)
+    sent = dataclasses.replace(sent, eval_env=EnvDescription("atari", {"number": 1}), first_eval_id=32)
     received = messages.read_describe_reply(messages.describe_reply(sent))
     assert received == sent
     assert {name: repr(value) for name, value in received.env.options.items()} == {  # True == 1 in Python

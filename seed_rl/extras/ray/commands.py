@@ -42,6 +42,7 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
             raise
         raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]'") from error
     env, actors = run.experiment.env, run.experiment.actors
+    modules = dict.fromkeys(env.modules + run.experiment.eval_env.modules)
     with contextlib.ExitStack() as cleanup:
         cleanup.enter_context(connecting(values.ray_address))
         context = ray.get_runtime_context()
@@ -60,7 +61,7 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
         run.security = dataclasses.replace(run.security, token=run.security.token or secrets.token_hex(32))
         own = run.security
         security = ClientSecurity(own.certificate, own.token, own.insecure, values.tls_server_name)
-        settings = values.min_actors, values.actor_cpus, security, (type(env).__module__, *env.modules)
+        settings = values.min_actors, values.actor_cpus, security, (type(env).__module__, *modules)
         run.actors = lambda logs: RayActors(actors.num_actors, logs, *settings)
         if run.index == 0:
             run.changes.append(lambda assembly: with_gauges(assembly, run.logdir))

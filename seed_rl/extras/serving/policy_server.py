@@ -1,5 +1,6 @@
 """A policy server: the service of a learner that doesn't learn, with the weights of a run's checkpoints."""
 
+import dataclasses
 import logging
 import math
 import threading
@@ -35,7 +36,9 @@ class PolicyServer:
         seeds that clients get for their environments, of which `max_envs` may be connected.
         """
         self._logdir, self._name = logdir, checkpoint
-        self._experiment = experiment = experiment_of(logdir)
+        experiment = experiment_of(logdir)
+        everyone = dataclasses.replace(experiment.actors, eval_options="{}")
+        self._experiment = experiment = dataclasses.replace(experiment, actors=everyone)
         self._agent, self.checkpoint, self.env_frames = restore_agent(experiment, logdir, checkpoint)
         self._version, self._problem = self._version_of(self.checkpoint), ""
         actors, inference = experiment.actors, experiment.inference

@@ -62,6 +62,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         score = episodes.evaluate_run(new, **how)
         _film(new, score)
         save_config(published, new)
+        place = published.eval_env.describe()
         about: dict[str, Any] = {
             "seed_rl": version,
             "task": str(getattr(env, env.task_setting)) if env.task_setting else env.suite,
@@ -69,7 +70,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
             "sha256": digest,
             "low": max(min(score.returns), score.mean - DEVIATIONS * score.standard_error),
             "high": min(max(score.returns), score.mean + DEVIATIONS * score.standard_error),
-            **dataclasses.asdict(dataclasses.replace(score, logdir="", checkpoint=WEIGHTS, environment=env.describe())),
+            **dataclasses.asdict(dataclasses.replace(score, logdir="", checkpoint=WEIGHTS, environment=place)),
         }
         card = _CARD.format(
             **about,
