@@ -1,6 +1,7 @@
 """A policy server with real clients, against the same policy in this process."""
 
 import contextlib
+import importlib
 import os
 import pathlib
 import threading
@@ -109,6 +110,7 @@ def save_other_weights(agent, folder):
 
 
 def test_a_client_need_not_know_what_only_the_critic_reads(saved_run, tmp_path):
+    importlib.import_module("tests.support.registered_envs")  # permits the run to name it
     env = (
         "Gym.id = 'tests.support.registered_envs:Echo-v0'",
         'Gym.options = {"senses": "nested", "levers": "from three"}',
