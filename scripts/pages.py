@@ -3,7 +3,7 @@
 
     scripts/pages.py                                         # writes all pages
     scripts/pages.py --check                                 # writes nothing, fails if a page is out of date
-    scripts/pages.py --pictures                              # draws those of docs/results/atari.md first
+    scripts/pages.py --pictures                              # draws the pictures of docs/results first
     scripts/pages.py --record LOGDIR DESTINATION COMMAND     # first records a finished run, which COMMAND has trained
     scripts/pages.py --add                                   # first lists the hashes of new records
 
@@ -32,6 +32,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # for what is not installed
@@ -67,6 +68,23 @@ LANGUAGES = {".sh": "sh", ".toml": "toml"}
 END = "<!-- end -->"
 BEGIN = re.compile("<!-- (table|atari|run|policies|quantities|listing): ")
 BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
+CURVES = {
+    "agents_halfcheetah": {"PPO": "time_to_score/ppo_halfcheetah/", "SAC": "time_to_score/sac_halfcheetah/"},
+    "agents_walker": {"Hopper": "time_to_score/sac_hopper/", "Walker2d": "time_to_score/sac_walker/"},
+    "pong_by_hours": {
+        "V-trace": "time_to_score/pong_features/",
+        "V-trace limited to AVX2": "time_to_score/pong_avx2/",
+        "PPO": "time_to_score/ppo_pong/",
+        "R2D2": "time_to_score/r2d2_pong/",
+    },
+    "pong_normalisation": {
+        "nothing changed": "time_to_score/pong_84/",
+        "layer normalisation in front of every ReLU": "pong_tries/layer_norm_",
+        "no standardised advantages": "pong_tries/no_advantage_norm_",
+        "no standardised values": "pong_tries/no_value_norm_",
+    },
+}
+"""Names of curves in pictures of docs/results, and where the CSV files of their seeds begin."""
 PICTURES = ("by_hours.png", "with_cut.png")
 """Pictures of a run: the first that exists is shown, the others are linked."""
 
@@ -141,6 +159,19 @@ def add_records() -> int:
     with RECORDS.open("a", encoding="utf-8") as file:
         file.writelines(f"{digest}  {path}\n" for path, digest in found.items() if path not in listed)
     return 0
+
+
+def draw_curves() -> None:
+    """Draw the pictures of `CURVES`, whose legends are the names of links to the seeds' files."""
+    for picture, curves in CURVES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            links = []
+            for name, begin in curves.items():
+                for seed, path in enumerate(sorted(RECORDS.parent.glob(f"{begin}*seed=*.csv"))):
+                    links.append(os.path.join(folder, f"{name} seed={seed}.csv"))
+                    os.symlink(path, links[-1])
+            axis = "hours" if picture.endswith("hours") else "frames"
+            plot_curves(links, [str(RECORDS.parent / f"{picture}.png")], axis)
 
 
 def table_of(name: str, data: pathlib.Path) -> str:
@@ -273,7 +304,7 @@ def update(path: pathlib.Path, only_check: bool = False) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a page is out of date")
-    parser.add_argument("--pictures", action="store_true", help="draw the pictures of docs/results/atari.md")
+    parser.add_argument("--pictures", action="store_true", help="draw the pictures of docs/results")
     parser.add_argument("--record", nargs=3, metavar=("LOGDIR", "DESTINATION", "COMMAND"), help="record a finished run")
     parser.add_argument("--add", action="store_true", help="list the hashes of new records")
     parser.add_argument("--commit", default="HEAD", help="commit of the recorded run")
@@ -285,6 +316,7 @@ def main() -> int:
     if (arguments.add or arguments.record) and add_records():
         return 1
     if arguments.pictures:
+        draw_curves()
         for folder in sorted(path for path in (DOCS / "results" / "atari").iterdir() if path.is_dir()):
             atari_page.draw(folder)
     return max([update(path, arguments.check) for path in PAGES])

@@ -5,6 +5,7 @@ by relative paths, and write equations in ```math fences. On the site,
 
 - each linked file or folder gets a page under `source/` that shows it;
 - the origin of each table that a script writes is folded below it;
+- the search leaves out cards and the reference's internals, and finds guides before the reference;
 - each equation becomes a vector image, drawn when the site is built, so that it needs no script or font.
 """
 
@@ -30,6 +31,8 @@ _CODE_OR_LINK = re.compile(
 )
 _ORIGIN = re.compile(r"^(`scripts/[^`\n]+`, \d{4}-\d\d-\d\d, .*)$", re.MULTILINE)
 """The line of `scripts/pages.py` below a table."""
+_INTERNALS = "The inside"
+"""The section of the reference (see mkdocs.yml) for those who change the library."""
 _LANGUAGES = {
     ".gin": "python",
     ".json": "json",
@@ -63,6 +66,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links to files of the repository into links to their pages, and fold the origins of tables."""
+    if page.file.src_uri.startswith("pretrained/") or (page.parent and page.parent.title == _INTERNALS):
+        page.meta["search"] = {"exclude": True}
+    elif page.file.src_uri.startswith("api/"):
+        page.meta["search"] = {"boost": 0.5}
 
     def relinked(match: re.Match[str]) -> str:
         target = _target(page.file, match)

@@ -1,10 +1,12 @@
 """Frozen dataclasses of settings: each field declares type and bounds, and a wrong value raises a one-sentence error.
 
+```python
 @dataclasses.dataclass(frozen=True)
 class Sound(Settings):
     volume: Annotated[float, Within(0, 1)] = 0.5
     speakers: Count = 2
     codec: Annotated[str, OneOf("opus", "flac")] = "opus"
+```
 """
 
 import contextlib

@@ -2,10 +2,10 @@
 
 Letters used throughout the project:
 
-  T  learner steps per unroll (an unroll holds more steps: see `Unroll`)
-  L  steps stored per unroll: T plus the overlap with the previous unroll
-  B  batch size: unrolls in a learner batch, or environments in an inference batch
-  A  number of discrete actions
+    T  learner steps per unroll (an unroll holds more steps: see `Unroll`)
+    L  steps stored per unroll: T plus the overlap with the previous unroll
+    B  batch size: unrolls in a learner batch, or environments in an inference batch
+    A  number of discrete actions
 
 Leading axes are `[B, ...]` while acting, `[B, L, ...]` in stores and time-major `[L, B, ...]` in networks and losses.
 `Any` means a nest (dicts and tuples) of arrays or tensors.

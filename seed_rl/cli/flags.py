@@ -1,6 +1,8 @@
 """Declaration of commands and of their flags, and the flags shared by several commands.
 
+```python
 EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
+```
 """
 
 import contextlib

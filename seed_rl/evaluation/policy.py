@@ -30,10 +30,12 @@ class NoPolicy(checkpoints.CheckpointError):
 class Policy:
     """Acts in B parallel environments and keeps their recurrent states and previous actions.
 
+    ```python
     policy = load_policy("runs/pong")
     policy.reset(num_envs)
     for output in seed_rl.envs.vector.steps.outputs(env, policy.act, seed=1):
         ...
+    ```
     """
 
     checkpoint: str = ""

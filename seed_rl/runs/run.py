@@ -37,9 +37,11 @@ ENTRY_POINTS = "seed_rl.runs"
 class Run:
     """Trains an experiment, starting from the newest checkpoint in the log directory if there is one.
 
+    ```python
     with Run(experiment, "runs/catch") as run:
         for row in run.train():
             print(row["env_frames"], row.get("episode_return"))
+    ```
     """
 
     experiment: Experiment

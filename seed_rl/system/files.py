@@ -102,9 +102,11 @@ def socket_directory() -> Iterator[str]:
 class Outage:
     """A period of failing writes or reads, as on a full disk: logged when it begins and when it ends.
 
+    ```python
     outage = Outage("checkpoints", "training continues", log)
     with outage.tolerating():
         write()
+    ```
     """
 
     what: str

@@ -16,11 +16,11 @@ from seed_rl.types import EnvOutput
 class PolicyClient(contextlib.AbstractContextManager):
     """Asks a policy server, or a learner, for the actions of E simulators that step together. Not thread-safe.
 
-    with PolicyClient("localhost:8686") as policy:
-        action = policy.reset(simulator.begin())
-        while True:
-            observation, reward, over = simulator.step(action)
-            action = policy.act(simulator.begin() if over else observation, reward, done=over)
+        with PolicyClient("localhost:8686") as policy:
+            action = policy.reset(simulator.begin())
+            while True:
+                observation, reward, over = simulator.step(action)
+                action = policy.act(simulator.begin() if over else observation, reward, done=over)
 
     `env_spec` has the spaces of a simulator, and `seed` is the one that the server gives the first simulator.
     """
