@@ -6,6 +6,7 @@
     scripts/pages.py --pictures                              # draws the pictures of docs/results first
     scripts/pages.py --record LOGDIR DESTINATION COMMAND     # first records a finished run, which COMMAND has trained
     scripts/pages.py --add                                   # first lists the hashes of new records
+    scripts/pages.py --ages                                  # writes nothing, says what has changed since each record
 
 What a run wrote is never changed: docs/results/records.sha256 has its hashes, as `sha256sum --check` reads them. Who
 measures something again takes the old line out by hand, where reviewers see it.
@@ -85,6 +86,10 @@ CURVES = {
     },
 }
 """Names of curves in pictures of docs/results, and where the CSV files of their seeds begin."""
+LEARNING = ("agents", "configs", "seed_rl/rl", "seed_rl/networks", "seed_rl/learner", "seed_rl/buffers")
+"""Code that decides what is learned from how many frames."""
+CODE = ("agents", "configs", "envs", "seed_rl")
+COMMIT = re.compile(r'"commit": "([0-9a-f]{7,40})"|"seed_rl": "[^"]*\+g([0-9a-f]{7,40})')
 PICTURES = ("by_hours.png", "with_cut.png")
 """Pictures of a run: the first that exists is shown, the others are linked."""
 
@@ -159,6 +164,36 @@ def add_records() -> int:
     with RECORDS.open("a", encoding="utf-8") as file:
         file.writelines(f"{digest}  {path}\n" for path, digest in found.items() if path not in listed)
     return 0
+
+
+def ages() -> list[str]:
+    """Describe each record, or folder of records, by its oldest commit and by what has changed since, oldest first.
+
+    Raises:
+      PageError: a record's commit is not in the history.
+    """
+    commits: dict[str, set[str]] = {}
+    for name in (each for each in record_files() if each.endswith(".json")):
+        found = {first or second for first, second in COMMIT.findall((DOCS.parent / name).read_text(encoding="utf-8"))}
+        one_by_one = pathlib.Path(name).parent == pathlib.Path("docs/results/performance")
+        commits.setdefault(name if one_by_one else os.path.dirname(name), set()).update(found)
+    lines = []
+    for name, found in commits.items():
+        if found:
+            date, commit = min(_git("log", "-1", "--format=%cs %h", each).split() for each in found)
+            since = [
+                len(_git("log", "--oneline", f"{commit}..HEAD", "--", *code).split("\n")) - 1
+                for code in (LEARNING, CODE)
+            ]
+            lines.append(f"{date}  {commit}  {since[0]:6}  {since[1]:4}  {name}")
+    return ["date        commit     learning  code  record; commits since that changed these", *sorted(lines)]
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=DOCS.parent, capture_output=True, text=True)
+    if done.returncode:
+        raise PageError(f"git {' '.join(arguments[:4])}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def draw_curves() -> None:
@@ -307,9 +342,13 @@ def main() -> int:
     parser.add_argument("--pictures", action="store_true", help="draw the pictures of docs/results")
     parser.add_argument("--record", nargs=3, metavar=("LOGDIR", "DESTINATION", "COMMAND"), help="record a finished run")
     parser.add_argument("--add", action="store_true", help="list the hashes of new records")
+    parser.add_argument("--ages", action="store_true", help="write nothing, say what has changed since each record")
     parser.add_argument("--commit", default="HEAD", help="commit of the recorded run")
     parser.add_argument("--accelerator", default="no accelerator", help="GPU or TPU of the recorded run")
     arguments = parser.parse_args()
+    if arguments.ages:
+        print("\n".join(ages()))
+        return 0
     if arguments.record:
         logdir, destination, command = arguments.record
         record(logdir, pathlib.Path(destination), command, arguments.commit, arguments.accelerator)

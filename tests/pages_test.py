@@ -67,9 +67,33 @@ def test_new_records_are_appended_and_changed_ones_refused(monkeypatch, capsys, 
     assert "never changed, but these are: docs/results/a.csv\n" in capsys.readouterr().err
 
 
+def test_ages_count_the_commits_that_changed_the_code_since_a_record(monkeypatch, tmp_path):
+    def commit(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        made = ("add", "."), ("-c", "user.name=A", "-c", "user.email=a@example", "commit", "--quiet", "--message=a")
+        for command in made:
+            subprocess.run(["git", *command], cwd=tmp_path, check=True)
+        return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True).strip()
+
+    monkeypatch.setattr(pages, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(pages, "RECORDS", tmp_path / "docs" / "results" / "records.sha256")
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    measured = commit("agents/agent.py", "1")
+    commit("docs/results/run/about.json", f'{{"commit": "{measured}"}}')
+    for name in ("envs/suite.py", "agents/agent.py", "docs/page.md"):
+        commit(name, "2")
+    assert [line.split()[1:] for line in pages.ages()[1:]] == [[measured[:7], "1", "2", "docs/results/run"]]
+    commit("docs/results/run/about.json", '{"commit": "0123456789"}')
+    with pytest.raises(pages.PageError, match="unknown revision"):
+        pages.ages()
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=["README", "Home"])
 def test_each_figure_of_the_first_pages_is_on_a_page_that_it_is_linked_to(page):
-    claims = re.findall(r"^(?:\|.*|- \*\*.*\n(?:  .*\n)*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    in_a_claim = r"^(?:\|.*|- \*\*.*\n(?:  .*\n)*|\*\*.*\n(?:.+\n)*)"  # rows, bullets and steps
+    claims = re.findall(in_a_claim, page.read_text(encoding="utf-8"), re.MULTILINE)
     found = []
     for claim in (each for each in claims if ".md" in each):
         links = re.findall(r"\]\(([^)#]+\.md)", claim)
