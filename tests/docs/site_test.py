@@ -1,6 +1,7 @@
 """The documentation's site and its reference."""
 
 import ast
+import json
 import os
 import pathlib
 import re
@@ -20,6 +21,10 @@ def test_the_site_builds_without_a_warning(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "concepts/index.html").is_file()
+    found = json.loads((tmp_path / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
+    pages = {each["location"].partition("#")[0] for each in found}
+    assert {"guides/pretrained/", "api/study/"} < pages
+    assert not pages & {"pretrained/pong/", "api/transport/", "source/README.md/"}
 
 
 def test_each_module_with_something_public_is_in_the_reference_and_each_public_name_in_its_table():
