@@ -54,7 +54,8 @@ class GroupOptimizers:
     @tf.function(jit_compile=True, autograph=False)  # also on CPUs: one pass over the weights instead of a dozen
     def _compiled_apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
         self._set_learning_rates(rates)
-        self._apply(gradients, norms)
+        # Outside of replicas Keras has nothing to sum up, for which TensorFlow would keep this function for ever.
+        tf.distribute.get_replica_context().merge_call(lambda _: self._apply(gradients, norms))
 
     def _apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor) -> None:
         replicas = self._strategy.num_replicas_in_sync
