@@ -91,7 +91,7 @@ LEARNING = ("agents", "configs", "seed_rl/rl", "seed_rl/networks", "seed_rl/lear
 CODE = ("agents", "configs", "envs", "seed_rl")
 COMMIT = re.compile(r'"commit": "([0-9a-f]{7,40})"|"seed_rl": "[^"]*\+g([0-9a-f]{7,40})')
 PICTURES = ("by_hours.png", "with_cut.png")
-"""Pictures of a run: the first that exists is shown, the others are linked."""
+"""Pictures of a run, of which the first that exists is shown."""
 
 
 class PageError(Exception):
@@ -242,15 +242,13 @@ def run_of(name: str, data: pathlib.Path) -> str:
     """Return pictures, command, numbers and origin of a run, as Markdown."""
     about = json.loads((data / name / "about.json").read_text(encoding="utf-8"))
     command, _, remark = about["command"].partition(" (")
-    pictures = sorted(path.name for path in (data / name).glob("*.png"))
-    shown = [picture for picture in PICTURES if picture in pictures][:1]
-    links = [f"[{file}]({name}/{file})" for file in (*pictures, "metrics.csv", "config.gin", "about.json")]
+    shown = [picture for picture in PICTURES if (data / name / picture).is_file()][:1]
     lines = [f"![Learning curve]({name}/{picture})\n" for picture in shown]
     lines += [f"```sh\n{command}\n```\n", *numbers(about), ""]
     commit = f"Commit `{about['commit'][:9]}` on {about['hardware']}"
     if remark:
         commit += f"; {remark.removesuffix(')')}"
-    return "\n" + "\n".join([*lines, f"{commit}. {' · '.join(links)}", ""])
+    return "\n" + "\n".join([*lines, f"{commit}. [Curves, metrics and configuration]({name})", ""])
 
 
 def numbers(about: dict[str, Any]) -> list[str]:
