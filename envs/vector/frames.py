@@ -14,7 +14,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue (I
 Convert: TypeAlias = Callable[[Any], np.ndarray]
 
 
-def conversion(space: spaces.Box, size: int = 0, grayscale: bool = False) -> tuple[spaces.Box, Convert] | None:
+def conversion(space: spaces.Box, size: int, grayscale: bool) -> tuple[spaces.Box, Convert] | None:
     """The space of frames as networks see them, uint8 [H, W, C], and the conversion to it.
 
     Frames are uint8 [H, W], [C, H, W], [H, W, C] or stacks [N, H, W, C], with at most 16 channels and larger sides. The

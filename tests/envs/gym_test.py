@@ -3,9 +3,11 @@
 import cv2
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import from_description
+from seed_rl.envs.vector.frames import conversion
 from seed_rl.envs.vector.steps import Steps
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MixedSpec, MultiDiscreteSpec
 from tests.envs.suites_test import OWN, echo
@@ -140,6 +142,19 @@ def test_frames_are_shrunk_to_the_means_of_areas(make, senses, settings, shape):
             pictures = [cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) for picture in pictures]
         expected = [cv2.resize(picture, shape[:2], interpolation=cv2.INTER_AREA) for picture in pictures]
         assert np.abs(np.dstack(expected).astype(int) - frames[index]).max() <= 1
+
+
+def test_what_a_pool_says_about_itself_is_no_number_of_an_episode(make):
+    env = make(Gym("CartPole-v1", envpool=True), 2)
+    env.reset(seed=1)
+    *_, info = env.step(np.zeros(2, np.int32))
+    assert not info.keys() & {"elapsed_step", "env_id", "players"}
+
+
+def test_frames_have_few_channels_and_two_longer_sides():
+    boxes = (spaces.Box(0, 255, shape, np.uint8) for shape in ((16, 17, 18), (17, 17, 18), (40, 10, 3), (17, 18, 16)))
+    found = [conversion(box, 8, grayscale=False) for box in boxes]
+    assert [own and own[0].shape for own in found] == [(8, 8, 16), None, None, (8, 8, 16)]
 
 
 # -0.1 and 0.7 lie between two float32 numbers; the nearest ones are outside of a space of doubles.

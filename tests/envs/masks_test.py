@@ -67,6 +67,7 @@ def test_an_episode_may_end_without_a_legal_action(mode):
     ("config", "kind", "sentence"),
     [
         (masked(allows="none"), EnvironmentFailed, "environment 0 of 2: action_mask has no 1"),
+        (masked(allows="first"), EnvironmentFailed, "environment 0 of 2: action_mask has no 1"),
         (elsewhere(where="first info"), EnvironmentFailed, "in every step"),
         (masked(levers="vector"), CannotBuild, r"keys = \('-action_mask',"),
     ],

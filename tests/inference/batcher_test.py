@@ -182,6 +182,7 @@ def test_a_group_hangs_if_it_was_answered_and_does_not_come_back():
     batcher = Batcher(4, max_wait=0.0, clock=clock)
     one, two = opened(batcher, request(0, 1), request(1, 2))
     expect(batcher, clock, one, two)
+    assert batcher.hanging(60) == 0
     clock.now += 60
     assert batcher.hanging(60) == 3
     batcher.put(one)  # waits for the learner now, not the learner for it

@@ -20,9 +20,10 @@ def test_rewards_add_up_until_done_and_a_restart_forgets_those_of_its_environmen
     step(tracker, ids, np.array([1.0, 8.0]), np.array([False, True]))
     assert taken(tracker) == [(2, 1.5, 2), (0, 14.0, 3)]
     step(tracker, ids, np.array([1.0, 1.0]), np.array([False, False]))
-    step(tracker, ids[:1], np.zeros(1), np.array([True]), np.array([False]), restarted=True)
+    step(tracker, ids, np.array([0.0, 1.0]), np.array([True, False]), restarted=[True, False])
+    assert tracker.longest == 2
     step(tracker, ids, np.array([1.0, 1.0]), np.array([True, True]))
-    assert taken(tracker) == [(2, 1.0, 1), (0, 2.0, 2)]
+    assert taken(tracker) == [(2, 1.0, 1), (0, 3.0, 3)]
 
 
 def test_the_step_after_the_last_of_an_episode_is_none_of_the_next():
@@ -35,3 +36,10 @@ def test_the_step_after_the_last_of_an_episode_is_none_of_the_next():
     step(tracker, both, np.array([1.0, 0.0]), np.array([False, True]))
     step(tracker, both, np.array([1.0, 1.0]), np.array([True, True]))
     assert taken(tracker) == [(0, 2.0, 2), (1, 1.0, 1)]
+
+
+def test_a_longest_episode_is_cut_off_and_counted():
+    tracker = EpisodeTracker(1, max_steps=2)
+    for reward in (0.0, 1.0, 2.0, 4.0, 8.0):
+        step(tracker, np.array([0]), np.array([reward]), np.array([False]), [False], restarted=reward == 0)
+    assert taken(tracker) == [(0, 3.0, 2), (0, 12.0, 2)]

@@ -8,6 +8,7 @@ def test_leases_the_lowest_free_ids():
     membership = Membership(6, seed=1, timeout=60)
     first = membership.join([2, 1])
     assert [group.env_ids for group in first.groups] == [(0, 1), (2,)]
+    assert [group.seed for group in first.groups] == [1, 3]
     membership.open(first.session, 0)
     membership.open(first.session, 1)
     second = membership.join([2])

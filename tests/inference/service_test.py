@@ -12,12 +12,14 @@ from tests.transport import peers
 
 def test_an_actor_that_joins_and_leaves_all_the_time_does_not_fill_the_log(caplog):
     caplog.set_level("INFO")
-    batcher = SimpleNamespace(max_batch_size=2, group_opened=lambda lease: None, group_closed=lambda lease: 0.0)
+    batcher = SimpleNamespace(max_batch_size=2, group_opened=lambda lease: None, group_closed=lambda lease: 59.0)
+    batcher.hanging = lambda seconds: 0
     service = CentralInference(peers.SPEC, Membership(2, 1, 10.0), [SimpleNamespace(batcher=batcher)])
     for port in range(200):
         session = service.join(f"run {port}", peers.SPEC, [2], f"ipv4:10.0.0.1:{port}").session
         lease, _ = service.open(session, 0)
         service.close(session, 0, lease, "the actor left")
+    assert service.connected() == {"actors": 0, "environments": 0}, "none of them hung"
     assert len(caplog.messages) == 100
     assert caplog.messages[:2] == [
         "actor run 0 joined from ipv4:10.0.0.1:0 with 2 environments in 1 groups",

@@ -13,7 +13,7 @@ from tests.support.deadlines import within
 
 
 def test_actors_learn_which_environments_to_build_and_wait_to_join(tmp_path):
-    experiment = config_files.load(["catch/vtrace"])
+    experiment = config_files.load(["catch/vtrace"], ["Catch.rows = 300", "Catch.columns = 300"])  # a large step
     server = server_of(experiment, f"unix:{tmp_path}/learner.sock", ServerSecurity())
     with contextlib.closing(LearnerClient(server.start(), ClientSecurity())) as client:
         spec = experiment.env_spec()

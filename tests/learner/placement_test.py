@@ -1,5 +1,6 @@
 import dataclasses
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,6 +92,15 @@ def test_stores_share_the_memory_of_the_host_and_are_logged(monkeypatch, caplog)
         "store of 109 unrolls: 11 GB on GPU:1",
         "store of 109 unrolls: 11 GB on CPU:0",
     ]
+
+
+def test_an_accelerator_has_the_memory_that_tensorflow_may_use_and_does_not_yet(monkeypatch):
+    devices = [SimpleNamespace(name=f"/device:GPU:{number}", memory_limit=100 + number) for number in range(2)]
+    monkeypatch.setattr(placement.devices, "has_accelerator", lambda: True)
+    monkeypatch.setattr(placement.device_lib, "list_local_devices", lambda: devices)
+    monkeypatch.setattr(placement.tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
+    monkeypatch.setattr(placement.tf.config.experimental, "get_memory_info", lambda name: {"current": 40})
+    assert (free_memory()["GPU:0"], free_memory("GPU:1")["GPU:1"]) == (60, 61)
 
 
 def test_this_machine_has_free_memory():

@@ -152,7 +152,7 @@ class Workshop(gymnasium.Env):
 
 
 class Masked(gymnasium.Env):
-    """Allows each value of its choices half of the time, and fails if another is taken.
+    """Allows each value of its choices, or the first of these, half of the time, and fails if another is taken.
 
     One episode in two is terminated, the others are truncated; the last action mask is zero.
     """
@@ -180,9 +180,9 @@ class Masked(gymnasium.Env):
 
     def _observe(self, ends):
         self._mask = [self.np_random.random(n) < 0.5 for n in self._sizes]
-        for allowed in self._mask:
+        for number, allowed in enumerate(self._mask):
             allowed[self.np_random.integers(len(allowed))] = True
-            allowed &= not ends and self._allows != "none"
+            allowed &= not ends and (self._allows == "some" or (self._allows == "first" and number == 0))
         mask = tuple(each.astype(np.int8) for each in self._mask)
         return {"board": self.np_random.integers(3), "action_mask": mask if len(mask) > 1 else mask[0]}
 
