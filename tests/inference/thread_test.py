@@ -49,7 +49,7 @@ def request(answers, *ids, reward=0.0, done=False, last=False, first=False):
 def test_each_group_gets_its_part_of_a_batch_and_every_step_is_counted_once(monkeypatch, caplog):
     answers, pool = [], SlotPool(9)
     begun = [request(answers, 3, 0, first=True), request(answers, 2)]
-    ended = [request(answers, 3, 0, reward=1, last=True), request(answers, 2, reward=2)]
+    ended = [request(answers, 3, 0, reward=1, last=True), request(answers, 2, reward=2, first=True)]
     neighbours = Neighbours(begun, ended, [request(answers, 3, done=True), request(answers, 2, reward=4, done=True)])
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: neighbours.now))
     cursor = UnrollCursor(np.ones(4, bool), 2, 2, pool, stagger=False)
@@ -60,13 +60,13 @@ def test_each_group_gets_its_part_of_a_batch_and_every_step_is_counted_once(monk
     assert answers == [[30, 0], [20], [30, 0], [20], [30], [20]]
     assert neighbours.calls == [
         *(([3, 0, 2], [True, True, False]), "answered"),
-        *("room", ([3, 0, 2], [False] * 3), "answered", 3),
-        *(([3, 2], [False] * 2), "answered"),
+        *("room", ([3, 0, 2], [False, False, True]), "answered", 2),
+        *("room", ([3, 2], [False] * 2), "answered", 1),
     ]
-    assert thread.stats == InferenceStats(6, 3, 9, 3 * 2, 4 * 2.0, 3.0, 3 * 5.0, 11.0, 13.0)
+    assert thread.stats == InferenceStats(6, 3, 9, 3 * 2, 4 * 2.0, 2 * 3.0, 3 * 5.0, 11.0, 13.0)
     both = InferenceStats.of([thread.stats, InferenceStats(1, 1, 1, 1)])
-    assert both == InferenceStats(7, 4, 10, 7, 4.0, 1.5, 7.5, 11.0, 13.0), "times of threads are means over devices"
+    assert both == InferenceStats(7, 4, 10, 7, 4.0, 3.0, 7.5, 11.0, 13.0), "times of threads are means over devices"
     assert sorted(pool.ends.tolist()) == [0] * 7 + [1, 1], "of the group whose episodes end"
     episodes = [row for each in thread.episodes.take() for row in zip(*map(np.ndarray.tolist, each), strict=True)]
-    assert episodes == [(3, 1.0, 1), (0, 1.0, 1), (2, 6.0, 3)]
+    assert episodes == [(3, 1.0, 1), (0, 1.0, 1), (2, 4.0, 1)]
     assert not caplog.records
