@@ -12,6 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from seed_rl.networks.frame_stack import in_blocks
+
 _WINDOW = 131_072.0
 """Agent steps over which old statistics decay; until that many have been seen, all have equal weight."""
 _CLIP = 10.0
@@ -43,10 +45,10 @@ class RunningMoments(keras.layers.Layer):
         """The standard deviation, float32 of `shape`; for a constant quantity its magnitude, or 1 if it is zero."""
         return _deviation(self.mean.value, self.variance.value)
 
-    def normalise(self, x: Any) -> tf.Tensor:
+    def normalise(self, x: Any, block: int = 1) -> tf.Tensor:
         """(x - mean) / deviation, clipped to [-10, 10]: float32 with the shape of x, [..., *shape], or of several such
-        quantities concatenated along the last axis."""
-        mean, scale = self.mean.value, 1.0 / self.deviation
+        quantities concatenated along the last axis, or of frames in blocks (`frame_stack.stack_frames`)."""
+        mean, scale = (in_blocks(statistic, block) for statistic in (self.mean.value, 1.0 / self.deviation))
         if mean.shape.rank and (copies := x.shape[-1] // mean.shape[-1]) > 1:
             mean, scale = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, scale))
         return tf.clip_by_value((tf.cast(x, tf.float32) - mean) * scale, -_CLIP, _CLIP)

@@ -5,6 +5,7 @@ stack. Images are uint8, or floats such as standardised frames or boards times 2
 Weights are float32; computation and features have the compute dtype of `TrunkConfig.dtype`.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,11 +59,14 @@ def mlp_torso(config: TrunkConfig, scale: float, name: str = "mlp_torso") -> Cha
     return Chain(layers, config.dtype, name)
 
 
-def shallow_torso(config: TrunkConfig, name: str = "shallow_torso") -> Chain:
-    """Unpadded convolutions and a dense layer with a ReLU after each, [N, H, W, C] to [N, hidden]."""
+def shallow_torso(config: TrunkConfig, name: str = "shallow_torso", block: int = 1) -> Chain:
+    """Unpadded convolutions and a dense layer with a ReLU after each, [N, H, W, C] to [N, hidden].
+
+    With a `block` above 1, the stride of the first convolution, frames come in blocks; see `FrameConv`.
+    """
     layers: list[Any] = []
     for index, (filters, size, stride) in enumerate(config.convolutions):
-        layer = keras.layers.Conv2D if index else FrameConv
+        layer = keras.layers.Conv2D if index else functools.partial(FrameConv, block=block)
         layers.append(_conv(config, filters, size, f"conv_{index}", layer, strides=stride))
         layers += relu(config.layer_norm == "all", config.dtype, f"conv_{index}")
     layers.append(keras.layers.Flatten("channels_last", name="flatten", dtype=config.dtype))
@@ -118,11 +122,41 @@ class FrameConv(keras.layers.Conv2D):
 
     It divides the kernel instead: the result is the same, the kernel is far smaller than a batch of frames, and
     bfloat16 represents 0..255 exactly, but not multiples of 1/255.
+
+    With a `block` of s, its stride, it takes frames in blocks [N, H / s, W / s, C s s] (`frame_stack.stack_frames`).
+    The sums are the same, and so is the kernel that it keeps, [size, size, C, filters].
     """
+
+    def __init__(self, *arguments: Any, block: int = 1, **options: Any):
+        super().__init__(*arguments, **options)
+        self._block = block
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Create the weights for frames [N, H, W, C]."""
+        super().build(self._frame_shape(input_shape))
+        if self._block > 1:
+            self.input_spec = None
+
+    def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
+        """Return the shape of the features."""
+        return super().compute_output_shape(self._frame_shape(input_shape))
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Any:
         """Convolve with the kernel divided by 255."""
-        return super().convolution_op(inputs, kernel * (1.0 / 255.0))
+        kernel = kernel * (1.0 / 255.0)
+        if self._block == 1:
+            return super().convolution_op(inputs, kernel)
+        size, channels, filters = kernel.shape[0] // self._block, kernel.shape[2], kernel.shape[3]
+        kernel = tf.reshape(kernel, [size, self._block, size, self._block, channels, filters])
+        kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [size, size, -1, filters])
+        return tf.nn.conv2d(inputs, kernel, strides=1, padding="VALID")
+
+    def _frame_shape(self, shape: Sequence[int | None]) -> Sequence[int | None]:
+        """The shape of the frames that come in blocks of a shape."""
+        batch, height, width, channels = shape
+        if self._block == 1 or height is None or width is None or channels is None:
+            return shape
+        return batch, height * self._block, width * self._block, channels // self._block**2
 
 
 class _ResidualBlock(Chain):

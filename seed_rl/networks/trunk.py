@@ -19,11 +19,11 @@ from seed_rl.own_classes import own_class
 from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec, choices_of
+from seed_rl.system.devices import has_accelerator
 from seed_rl.types import EnvOutput
 
 # Compiled even where the layers around them are not: one pass over the bytes is several times faster on a CPU.
 _FUSED: dict[str, Any] = {"jit_compile": True, "autograph": False}
-_stack_frames = tf.function(stack_frames, **_FUSED)
 _IMAGES = ("frame", "planes")
 
 
@@ -52,7 +52,12 @@ class Trunk(keras.layers.Layer):
         self._tensors = env_spec.network_inputs()
         self._actions = distribution_of(env_spec.action)
         _check_torso(config, env_spec)
-        self._torsos = [_build_torso(config, spec, f"torso_{n}") for n, (_, spec) in enumerate(self._tensors)]
+        self._blocks = {
+            name: block_of(spec, config) if self._is_stacked(name, spec) else 1 for name, spec in self._tensors
+        }
+        self._torsos = [
+            _build_torso(config, spec, f"torso_{n}", self._blocks[name]) for n, (name, spec) in enumerate(self._tensors)
+        ]
         self._moments = {
             name: RunningMoments(spec.shape, name=f"moments_{n}", bounded=spec.kind != "frame")
             for n, (name, spec) in enumerate(self._tensors)
@@ -87,7 +92,7 @@ class Trunk(keras.layers.Layer):
             tensor = _tensor(env_output, name)
             present = None
             if self._is_stacked(name, spec):
-                (tensor, present), frames = _stack_frames(tensor, env_output.done, before.pop(0))
+                (tensor, present), frames = stack_frames(tensor, env_output.done, before.pop(0), self._blocks[name])
                 after.append(frames)
             tensor = self._torso_input(name, spec, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
@@ -128,10 +133,10 @@ class Trunk(keras.layers.Layer):
 
     def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
         """Standardise a tensor, in the compute dtype: images to a deviation of 255, absent ones in a stack to zero."""
-        spec = dict(self._tensors)[name]
-        standard = self._moments[name].normalise(tensor) * (255.0 if as_image(spec, self._config) else 1.0)
+        spec, block = dict(self._tensors)[name], self._blocks[name]
+        standard = self._moments[name].normalise(tensor, block) * (255.0 if as_image(spec, self._config) else 1.0)
         if present is not None:
-            channels = tf.repeat(tf.cast(present, tf.float32), spec.shape[-1], axis=-1)
+            channels = tf.repeat(tf.cast(present, tf.float32), spec.shape[-1] * block**2, axis=-1)
             standard *= channels[:, :, tf.newaxis, tf.newaxis]
         return tf.cast(standard, self.compute_dtype)
 
@@ -224,14 +229,28 @@ def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
         raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
 
 
-def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
+def block_of(spec: ArraySpec, config: TrunkConfig) -> int:
+    """The side of the blocks of pixels that the torso takes as channels; 1: it takes frames as they are.
+
+    Four frames are few channels for a CPU's instructions for bfloat16, which multiply by sixteens or more.
+    """
+    _, size, stride = config.convolutions[0]
+    height, width, channels = spec.shape
+    divides = not any(each % stride for each in (size, height, width)) and stride * channels % 4 == 0
+    on_cpu = config.dtype == "mixed_bfloat16" and not has_accelerator()
+    return stride if divides and on_cpu and torso_of(spec, config) == "shallow" else 1
+
+
+def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str, block: int) -> Any:
     kind = torso_of(spec, config)
     if kind == "words":
         return WordTorso(dtype=config.dtype, name=name)
     if kind == "mlp":
         return mlp_torso(config, 1 / 255 if as_image(spec, config) else 1.0, name)
-    if kind in ("shallow", "deep"):
-        return (shallow_torso if kind == "shallow" else deep_torso)(config, name)
+    if kind == "shallow":
+        return shallow_torso(config, name, block)
+    if kind == "deep":
+        return deep_torso(config, name)
     return _make_own(config, "torso", name)
 
 

@@ -33,8 +33,8 @@ def variants_of(name: str, number: int) -> list[dict[str, Any]]:
 
 
 def older_frames(packed: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The three frames that the original keeps in 24 bits, uint8 [B, H, W, 3], oldest first."""
-    return np.stack([packed >> bits & 255 for bits in (0, 8, 16)], axis=-1).reshape(-1, height, width, 3)
+    """The three frames that the original keeps in 24 bits, uint8 [B, 3, H, W, 1], oldest first."""
+    return np.stack([packed >> bits & 255 for bits in (0, 8, 16)], axis=1).reshape(-1, 3, height, width, 1)
 
 
 def weight(shape: tuple[int, ...], number: int) -> np.ndarray:

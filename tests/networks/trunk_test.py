@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.networks import trunk as trunk_module
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.networks.trunk import Trunk, torso_of, unpack_planes
+from seed_rl.networks.trunk import Trunk, block_of, torso_of, unpack_planes
 from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
 from tests.support import experience
 from tests.support.experience import CHOICES
@@ -236,10 +237,35 @@ def test_each_image_has_a_stack_of_its_own_which_begins_with_the_episode():
         assert seen.numpy().tolist() == [1, 2]
         third, fourth = np.array(env_output.observation[name])[2:]
         third[0] = 0
-        np.testing.assert_array_equal(frames, np.concatenate([third, fourth], axis=-1), err_msg=name)
+        np.testing.assert_array_equal(frames, np.stack([third, fourth], axis=1), err_msg=name)
 
 
 def test_planes_are_unpacked_as_by_numpy():
     packed = np.random.default_rng(0).integers(0, 2**16, (2, 5, 4, 3)).astype(np.uint16)
     expected = np.unpackbits(packed[..., None].view(np.uint8), axis=-1, bitorder="little")
     np.testing.assert_array_equal(unpack_planes(packed), 255 * expected, strict=True)
+
+
+def test_frames_in_blocks_give_the_same_features_and_gradients(monkeypatch):
+    """The weights are those of frames as they are."""
+    of = EnvSpec(ArraySpec((16, 20, 1), "uint8"), DiscreteSpec(A))
+    settings = {"torso": "shallow", "convolutions": ((4, 8, 4), (6, 2, 1)), "core": "none", "observation_norm": True}
+    in_blocks = dataclasses.replace(SETTINGS, **settings, dtype="mixed_bfloat16")
+    assert block_of(of.observation, in_blocks) == 4
+    for other in ({"dtype": "float32"}, {"convolutions": ((4, 6, 4),)}, {"convolutions": ((4, 6, 3),)}):
+        assert block_of(of.observation, dataclasses.replace(in_blocks, **other)) == 1
+
+    steps, found = random_steps(5, 3, of=of), []
+    for block in (1, 4):
+        monkeypatch.setattr(trunk_module, "block_of", lambda *_, block=block: block)
+        trunk = make(of, **settings)
+        trunk(*steps, trunk.initial_state(3))
+        for number, weight in enumerate(trunk.weights):
+            weight.assign(0.1 * tf.random.stateless_normal(weight.shape, [number, 0]) ** 2)
+        with tf.GradientTape() as tape:
+            features, _ = trunk(*steps, trunk.initial_state(3))
+            loss = tf.reduce_sum(tf.square(features))
+        found.append([features, *tape.gradient(loss, trunk.trainable_weights)])
+    for one, other in zip(*found, strict=True):
+        assert np.any(one)
+        np.testing.assert_allclose(one, other, atol=1e-6 * np.abs(one).max())
