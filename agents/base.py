@@ -74,6 +74,8 @@ class Agent(abc.ABC):
     behaviour: `initial_state` and `env_output.observation` are (). None: they enter with the largest one in it."""
     model: Any = None
     """The Keras model that acts and whose weights are exported; None if there is none."""
+    history: int = 0
+    """h: steps before an unroll whose observations `restored_state` needs."""
     copies: Sequence[Any] = ()
     """Variables that `after_update(0)` sets to the values of others; published weights leave them out."""
 
@@ -90,6 +92,14 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def initial_state(self, batch_size: int) -> Any:
         """The recurrent state at the start of an episode, a nest of tensors [batch_size, ...]."""
+
+    def stored_state(self, state: Any) -> Any:
+        """The part of a state [B, ...] to store with an unroll, because it can't be restored from observations."""
+        return state
+
+    def restored_state(self, stored: Any, observations: Any) -> Any:
+        """The state before an unroll, from its `stored_state` [B, ...] and the observations [h, B, ...] before it."""
+        return stored
 
     @abc.abstractmethod
     def act(
@@ -148,6 +158,11 @@ class Agent(abc.ABC):
         return self.unroll_length + self.overlap
 
     @property
+    def state_spec(self) -> Any:
+        """`tf.TensorSpec`s of the state of one environment, without batch axis."""
+        return _specs_of(self.initial_state(1))
+
+    @property
     def step_spec(self) -> Unroll:
         """`tf.TensorSpec`s of what is stored for one step of one environment, without batch axes."""
 
@@ -157,7 +172,7 @@ class Agent(abc.ABC):
         observation: Any = {name: tensor(spec) for name, spec in self.env_spec.observation_tensors()}
         action = tensor(self.env_spec.action.tensor)
         return Unroll(
-            initial_state=tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), self.initial_state(1)),
+            initial_state=_specs_of(self.stored_state(self.initial_state(1))),
             prev_action=action,
             env_output=EnvOutput(
                 reward=tf.TensorSpec((), tf.float32),
@@ -175,7 +190,8 @@ class ModelAgent(Agent):
 
     The model has a method `initial_state(batch_size)`. It maps the previous actions [T, B, ...], an `EnvOutput`
     [T, B, ...] and a state [B, ...] to a nest of outputs [T, B, ...] and the state after the last step. If the agent
-    has `moments`, the model also has `update_statistics`. A subclass defines `decide` and `loss`.
+    has `moments`, the model also has `update_statistics`. If it has a `history`, it has `stored_state` and
+    `restored_state`, too. A subclass defines `decide` and `loss`.
     """
 
     def __init__(self, model: keras.Model, env_spec: EnvSpec, unroll_length: int, overlap: int = 1):
@@ -193,8 +209,18 @@ class ModelAgent(Agent):
     def groups(self) -> Mapping[str, VariableGroup]:
         return {"model": VariableGroup(self.model.trainable_variables)}
 
+    @property
+    def history(self) -> int:  # type: ignore[override]
+        return getattr(self.model, "history", 0)
+
     def initial_state(self, batch_size: int) -> Any:
         return self.model.initial_state(batch_size)
+
+    def stored_state(self, state: Any) -> Any:
+        return self.model.stored_state(state) if self.history else state
+
+    def restored_state(self, stored: Any, observations: Any) -> Any:
+        return self.model.restored_state(stored, observations) if self.history else stored
 
     def act(
         self,
@@ -227,6 +253,10 @@ class ModelAgent(Agent):
     @abc.abstractmethod
     def decide(self, outputs: Any, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:
         """The actions [B, ...] and the behaviour to store, given the model's outputs [B, ...]; see `act`."""
+
+
+def _specs_of(state: Any) -> Any:
+    return tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape[1:], tensor.dtype), state)
 
 
 def create_weights(model: Any, env_spec: EnvSpec) -> Any:

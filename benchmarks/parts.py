@@ -121,7 +121,7 @@ class LearnerPart:
 
     def _train_on_blanks(self) -> None:
         batch_size = self._experiment.batch_size
-        unroll = self._acting.unrolls.store.read(tf.zeros([batch_size], tf.int32))
+        unroll = self._acting.unrolls.read_blank(batch_size)
         self._train_step(unroll, 0.0, np.ones(batch_size, np.float32))
 
     def __enter__(self) -> LearnerPart:

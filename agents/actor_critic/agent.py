@@ -177,6 +177,14 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         own = super().initial_state(batch_size)
         return (Holding(*tf.zeros([2, batch_size], tf.int32)), own) if self._holds else own
 
+    def stored_state(self, state: Any) -> Any:
+        return (state[0], super().stored_state(state[1])) if self._holds else super().stored_state(state)
+
+    def restored_state(self, stored: Any, observations: Any) -> Any:
+        if not self._holds:
+            return super().restored_state(stored, observations)
+        return stored[0], super().restored_state(stored[1], observations)
+
     def act(
         self, prev_action: Any, env_output: EnvOutput, state: Any, env_ids: Any, seed: Any, greedy: Any = False
     ) -> ActOutput:

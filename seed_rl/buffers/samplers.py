@@ -84,14 +84,19 @@ class Sampler(abc.ABC):
         self._check_new(slots)
         if (inside := self._priorities[slots] > 0).any():
             raise ValueError(f"slot {slots[inside][0]} is already inside")
-        num_evicted = max(0, self._size + len(slots) - self.capacity)
-        evicted = self._order[self._ring(np.arange(num_evicted))]
-        self._oldest = (self._oldest + num_evicted) % self.capacity
-        self._size -= num_evicted
+        evicted = self.evict(max(0, self._size + len(slots) - self.capacity))
         self._places[slots] = self._ring(self._size + np.arange(len(slots)))
         self._order[self._places[slots]] = slots
         self._size += len(slots)
-        self._set(np.concatenate([evicted, slots]), np.concatenate([np.zeros(num_evicted), priorities]))
+        self._set(slots, priorities)
+        return evicted
+
+    def evict(self, count: int) -> np.ndarray:
+        """Remove the `count` oldest sequences, or all if there are fewer; return their slots, oldest first."""
+        evicted = self._order[self._ring(np.arange(min(count, self._size)))]
+        self._oldest = (self._oldest + len(evicted)) % self.capacity
+        self._size -= len(evicted)
+        self._set(evicted, np.zeros(len(evicted)))
         return evicted
 
     @abc.abstractmethod

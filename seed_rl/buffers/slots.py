@@ -1,4 +1,4 @@
-"""Bookkeeping of the slots of an `UnrollStore`: which are free, and which hold finished unrolls."""
+"""Bookkeeping of an `UnrollStore`: which slots and places are free, and which slots hold finished unrolls."""
 
 import collections
 import threading
@@ -7,20 +7,35 @@ import numpy as np
 
 
 class SlotPool:
-    """The free slots of a store. Thread-safe; never blocks."""
+    """The slots and places of a store: a slot for each unroll, a place for each step. Thread-safe; never blocks.
 
-    def __init__(self, num_slots: int):
-        self.num_slots = num_slots
+    A place is in use as long as an environment that may still need its step, or an unroll, refers to it.
+    """
+
+    def __init__(self, num_slots: int, num_places: int = 0, window: int = 0):
+        """A finished unroll refers to `window` places; a step that it lacks is at the spare one, number `num_places`."""
+        self.num_slots, self.num_places = num_slots, num_places
         self.versions = np.zeros(num_slots, np.int64)
         """int64 [num_slots]: number of learner updates when the unroll in each slot began."""
         self.ends = np.zeros(num_slots, np.int64)
         """int64 [num_slots]: number of steps in each slot's unroll at which an episode ends, so that no transition
         follows, not counting steps that the next unroll repeats."""
+        self.places = np.full((num_slots + 1, window), num_places, np.int32)
+        """int32 [num_slots + 1, window]: the places of the steps of the finished unroll in each slot."""
         self._free = list(range(num_slots - 1, -1, -1))
+        self._free_places = np.arange(num_places - 1, -1, -1, dtype=np.int32)
+        self._num_free_places = num_places
+        self._users = np.zeros(num_places + 1, np.int32)
+        self._users[num_places] = 1  # the spare place is never free
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._free)
+
+    @property
+    def num_free_places(self) -> int:
+        """Number of places without a user."""
+        return self._num_free_places
 
     def acquire(self, count: int, version: int = 0) -> np.ndarray:
         """Take `count` free slots, int32 [count], for unrolls that begin after `version` learner updates."""
@@ -32,10 +47,41 @@ class SlotPool:
         self.ends[slots] = 0
         return slots
 
-    def release(self, slots: np.ndarray) -> None:
-        """Return slots to the pool."""
+    def acquire_places(self, count: int) -> np.ndarray:
+        """Take `count` free places, int32 [count], each for one user."""
         with self._lock:
+            left = self._num_free_places - count
+            if left < 0:
+                raise RuntimeError(f"{count} places requested, {left + count} of {self.num_places} are free")
+            places = self._free_places[left : left + count].copy()
+            self._num_free_places = left
+            self._users[places] = 1
+        return places
+
+    def finish(self, slots: np.ndarray, places: np.ndarray) -> None:
+        """Let the finished unrolls in `slots`, int32 [n], use their `places`, int32 [n, window], too."""
+        with self._lock:
+            self.places[slots] = places
+            np.add.at(self._users, places.ravel(), 1)
+
+    def release(self, slots: np.ndarray) -> None:
+        """Return slots to the pool, and the places that only they used."""
+        with self._lock:
+            self._leave(self.places[slots].ravel())
+            self.places[slots] = self.num_places
             self._free.extend(slots.tolist())
+
+    def release_places(self, places: np.ndarray) -> None:
+        """Return `places`, int32 [n], of one user each; free are those that have no other."""
+        with self._lock:
+            self._leave(places)
+
+    def _leave(self, places: np.ndarray) -> None:
+        places = places[places != self.num_places]
+        np.subtract.at(self._users, places, 1)
+        freed = np.unique(places[self._users[places] == 0])
+        self._free_places[self._num_free_places : self._num_free_places + len(freed)] = freed
+        self._num_free_places += len(freed)
 
 
 class UnrollQueue:

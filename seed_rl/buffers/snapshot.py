@@ -1,26 +1,33 @@
 """Snapshots of a store on disk, written piece by piece without a second copy of the unrolls in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO
 
 import numpy as np
 
-from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.buffers.rows import Rows
+from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.system.archives import Archive, writing
 
 PIECE_BYTES = 64_000_000
 """Bytes of unrolls copied out of a store at a time."""
 _UNROLLS = "unrolls/"  # what names of their arrays begin with
+_PLACES = f"{_UNROLLS}places"  # int32 [n, window]: which of the steps, in the order of their places; -1: none
 
 
-def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays, then the unrolls in `slots` of a store, int32 [n]; others may be written to meanwhile."""
+def write_snapshot(file: IO[bytes], unrolls: Unrolls, slots: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays, then the finished unrolls in `slots`, int32 [n]; others may be written to meanwhile."""
+    places = unrolls.pool.places[slots]
+    stored = np.unique(places[places != unrolls.pool.num_places])
+    numbers = np.searchsorted(stored, places).astype(np.int32)
     with writing(file) as add:
         for name, array in arrays.items():
             add(name, array)
-        for piece, part in enumerate(_pieces(slots, store.nbytes_each)):
-            for leaf, rows in enumerate(store.get_rows(part)):
-                add(f"{_UNROLLS}{piece:06d}/{leaf:03d}", rows)
+        add(_PLACES, np.where(places == unrolls.pool.num_places, np.int32(-1), numbers))
+        for kind, rows, indices in _tables(unrolls, slots, stored):
+            for piece, part in enumerate(_pieces(indices, rows)):
+                for leaf, of_leaf in enumerate(rows.get(part)):
+                    add(f"{_UNROLLS}{kind}/{piece:06d}/{leaf:03d}", of_leaf)
 
 
 def arrays_of(snapshot: Archive) -> dict[str, np.ndarray]:
@@ -28,18 +35,31 @@ def arrays_of(snapshot: Archive) -> dict[str, np.ndarray]:
     return {name: snapshot[name] for name in snapshot if not name.startswith(_UNROLLS)}
 
 
-def read_unrolls(snapshot: Archive, store: UnrollStore, slots: np.ndarray) -> None:
-    """Read the unrolls of a snapshot, in their order, into `slots` of a store, int32 [n]; raise ValueError if odd."""
-    pieces = _pieces(slots, store.nbytes_each)
-    rows = sorted(name for name in snapshot if name.startswith(_UNROLLS))
-    members = [[name for name in rows if name.startswith(f"{_UNROLLS}{piece:06d}/")] for piece in range(len(pieces))]
-    if sum(map(len, members)) != len(rows):
+def read_unrolls(snapshot: Archive, unrolls: Unrolls, slots: np.ndarray) -> None:
+    """Read the unrolls of a snapshot, in their order, into `slots`, int32 [n]; raise ValueError if odd."""
+    pool, numbers = unrolls.pool, snapshot[_PLACES]
+    if numbers.shape != pool.places[slots].shape or numbers.dtype != np.int32 or numbers.min(initial=0) < -1:
+        raise ValueError(f"expected places int32{list(pool.places[slots].shape)}, got {numbers.dtype}{numbers.shape}")
+    places = pool.acquire_places(int(numbers.max(initial=-1)) + 1)
+    left = {name for name in snapshot if name.startswith(_UNROLLS)} - {_PLACES}
+    for kind, rows, indices in _tables(unrolls, slots, places):
+        for piece, part in enumerate(_pieces(indices, rows)):
+            names = sorted(name for name in left if name.startswith(f"{_UNROLLS}{kind}/{piece:06d}/"))
+            rows.set(part, [snapshot[name] for name in names])
+            left.difference_update(names)
+    if left:
         raise ValueError(f"it holds more than {len(slots)} unrolls")
-    for part, own in zip(pieces, members, strict=True):
-        store.set_rows(part, [snapshot[name] for name in own])
+    pool.finish(slots, np.append(places, pool.num_places)[numbers])  # -1: the spare place
+    pool.release_places(places)
 
 
-def _pieces(slots: np.ndarray, nbytes_each: int) -> list[np.ndarray]:
-    """Split slots into groups whose unrolls take at most `PIECE_BYTES`."""
-    step = max(1, PIECE_BYTES // nbytes_each)
-    return [slots[begin : begin + step] for begin in range(0, len(slots), step)]
+def _tables(unrolls: Unrolls, slots: np.ndarray, places: np.ndarray) -> Iterator[tuple[str, Rows, np.ndarray]]:
+    yield "states", unrolls.store.states, slots
+    for kind, rows in zip(("observations", "steps"), unrolls.store.steps, strict=True):
+        yield kind, rows, places
+
+
+def _pieces(indices: np.ndarray, rows: Rows) -> list[np.ndarray]:
+    """Split indices into groups whose rows take at most `PIECE_BYTES`."""
+    step = max(1, PIECE_BYTES // max(1, rows.nbytes_each))
+    return [indices[begin : begin + step] for begin in range(0, len(indices), step)]

@@ -30,7 +30,7 @@ class Sizes:
     act_batches: tuple[int, ...]
     """Batch sizes for which the act step is compiled, ascending."""
     length: int
-    """L: number of steps stored per unroll."""
+    """L: number of steps of an unroll."""
     stride: int
     """T: number of steps between the starts of consecutive unrolls of an environment."""
     batch_size: int
@@ -45,8 +45,16 @@ class Sizes:
     """Number of sequences in the replay before the first update, per device."""
     num_slots: int
     """Number of unrolls in the store, per device: in progress, queued, being read, or in the replay."""
-    slot_nbytes: int
-    """Size of one stored unroll, bytes."""
+    num_places: int
+    """Number of steps in the store, per device, each of which may belong to several unrolls."""
+    places_outside: int
+    """Maximum number of steps that unrolls outside of the replay can refer to, per device."""
+    window: int
+    """Number of steps to which an unroll refers: its own, and those before it whose observations its state needs."""
+    state_nbytes: int
+    """Size of the state that is stored with an unroll, bytes."""
+    step_nbytes: int
+    """Size of a stored step, bytes."""
 
     @classmethod
     def of(cls, experiment: Experiment, agent: Agent, num_devices: int = 1, num_hosts: int = 1) -> Self:
@@ -62,8 +70,12 @@ class Sizes:
         min_size = 0 if replay is None else -(-replay.min_size // num_devices)
         capacity = 0 if replay is None else max(min_size, replay.capacity // num_devices)
         unrolls_per_env = -(-(agent.length - 1) // agent.unroll_length)
-        in_progress = -(-actors.num_training_envs // num_devices) * unrolls_per_env
-        learning = batch_size if replay is None else capacity + INSERT_AT_MOST
+        recorded_envs = -(-actors.num_training_envs // num_devices)
+        in_progress = recorded_envs * unrolls_per_env
+        learning = batch_size if replay is None else INSERT_AT_MOST
+        finished = queue_capacity + max_batch + learning  # one more act step may finish unrolls
+        window = agent.history + agent.length
+        places_outside = (recorded_envs + finished) * window
         return cls(
             num_envs=actors.num_envs,
             num_training_envs=actors.num_training_envs,
@@ -77,8 +89,14 @@ class Sizes:
             queue_capacity=queue_capacity,
             replay_capacity=capacity,
             replay_min_size=min_size,
-            num_slots=in_progress + queue_capacity + max_batch + learning,  # one more act step may finish unrolls
-            slot_nbytes=_slot_nbytes(agent),
+            num_slots=in_progress + finished + capacity,
+            # In the replay, unrolls share the steps in which they overlap; twice the rest, so that it is full before
+            # too few places are free.
+            num_places=capacity * agent.unroll_length + places_outside * (2 if capacity else 1),
+            places_outside=places_outside,
+            window=window,
+            state_nbytes=_nbytes(agent.step_spec.initial_state),
+            step_nbytes=_nbytes(agent.step_spec._replace(initial_state=())),
         )
 
     @classmethod
@@ -89,11 +107,6 @@ class Sizes:
         sizes: dict[str, Any] = dict.fromkeys((field.name for field in dataclasses.fields(cls)), 0)
         sizes |= {"num_envs": num_envs, "greedy_evaluation": greedy, "num_devices": 1, "act_batches": batches}
         return cls(**sizes | {"length": 1, "stride": 1, "queue_capacity": 1})
-
-    @property
-    def depth(self) -> int:
-        """D: number of unrolls to which a step is written; above 1 if consecutive unrolls overlap by several steps."""
-        return -(-self.length // self.stride)
 
     @property
     def max_batch(self) -> int:
@@ -107,13 +120,14 @@ class Sizes:
 
     @property
     def store_nbytes(self) -> int:
-        """Size of the store with its spare slot, per device, bytes."""
-        return (self.num_slots + 1) * self.slot_nbytes
+        """Size of the store with its spare slot and place, per device, bytes."""
+        return (self.num_slots + 1) * self.state_nbytes + (self.num_places + 1) * self.step_nbytes
+
+    @property
+    def kept_nbytes(self) -> int:
+        """Size of one more of the unrolls that are kept, bytes: with a replay, it shares the steps of an overlap."""
+        return self.state_nbytes + self.step_nbytes * (self.stride if self.replay_capacity else self.window)
 
 
-def _slot_nbytes(agent: Agent) -> int:
-    def held(specs: Any) -> int:
-        return sum(nbytes(held_as(spec)) for spec in tf.nest.flatten(specs))
-
-    spec = agent.step_spec
-    return held(spec.initial_state) + agent.length * held(spec._replace(initial_state=()))
+def _nbytes(specs: Any) -> int:
+    return sum(nbytes(held_as(spec)) for spec in tf.nest.flatten(specs))

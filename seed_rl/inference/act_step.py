@@ -16,8 +16,6 @@ from seed_rl.system.devices import HOST
 from seed_rl.system.programs import Program
 from seed_rl.types import EnvOutput, Unroll
 
-_CONTROL_ROWS = 3  # env ids, restart flags, opened slots; then D rows of slots and D rows of positions
-
 
 class Staging:
     """Reusable arrays for batches of one size: the only copy of the observations on the host."""
@@ -55,11 +53,10 @@ class ActStep:
         self._calls = 0
         self._first_greedy_env = sizes.num_training_envs if sizes.greedy_evaluation else None
         self._device = device
-        to_nowhere = [sizes.num_envs, False, *[store.num_slots] * (1 + sizes.depth), *[0] * sizes.depth]
-        self._no_step = np.array(to_nowhere, np.int32)[:, None]
-        step_spec = agent.step_spec
+        # Rows of the control array: environment ids, restart flags, places, opened slots.
+        self._no_step = np.array([sizes.num_envs, False, store.num_places, store.num_slots], np.int32)[:, None]
         with tf.device(device):
-            self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [sizes.num_envs + 1])
+            self._memory = Rows((agent.step_spec.prev_action, agent.state_spec), sizes.num_envs + 1)
         # The whole step is one program, unless the store is on the host of an accelerator: then a second program there
         # writes the unrolls. On a CPU a network with convolutions is a plain graph between two compiled parts.
         self._store_apart = devices.has_accelerator() and store.device == HOST
@@ -80,7 +77,7 @@ class ActStep:
         size = next(size for size in self.batch_sizes if size >= batch)
         self.padding = size - batch
         control = np.repeat(self._no_step, size, axis=1)
-        control[:, :batch] = np.vstack([env_ids, restarted, writes.opened, writes.slots, writes.positions])
+        control[:, :batch] = np.vstack([env_ids, restarted, writes.places, writes.opened])
         staging = self._staging[size]
         staging.fill(outputs)
         self._calls = (self._calls + 1) % 2**31
@@ -150,12 +147,12 @@ class ActStep:
         self._remember(control, step, state)
 
     def _append(self, control: tf.Tensor, step: Unroll) -> None:
-        """Append the step to its unrolls, if the store has room for any."""
+        """Store the step, with the state before it, if the store has room for any."""
         if self._store.num_slots == 0:
             return
-        slots, positions = tf.split(control[_CONTROL_ROWS:], 2)
-        self._store.write(StepWrites(slots, positions, opened=control[2]), step)
+        step = step._replace(initial_state=self._agent.stored_state(step.initial_state))
+        self._store.write(StepWrites(places=control[2], opened=control[3]), step)
 
     def _remember(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
         """Keep action and state for the environments' next steps."""
-        self._memory.scatter(control[0][:, None], (step.action, state))
+        self._memory.scatter(control[0], (step.action, state))

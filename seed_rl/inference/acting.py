@@ -39,8 +39,9 @@ class Acting:
           act_step, batcher: build these in another way, given the store and the queue of unrolls that are filled.
         """
         device, store_device = devices
-        pool = SlotPool(sizes.num_slots)
-        store = UnrollStore(agent.step_spec, sizes.length, sizes.num_slots, store_device)
+        pool = SlotPool(sizes.num_slots, sizes.num_places, sizes.window)
+        places = sizes.num_slots, sizes.num_places
+        store = UnrollStore(agent.step_spec, *places, store_device, agent.history, agent.restored_state)
         self.unrolls = Unrolls(store, pool, UnrollQueue(sizes.queue_capacity))
         self.act_step = act_step(store) if act_step else ActStep(agent, store, sizes, seed, device)
         recorded = np.arange(sizes.num_envs) < sizes.num_training_envs if recorded is None else recorded

@@ -10,14 +10,15 @@ class UnrollCursor:
     """Cuts the continuous experience of N environments into unrolls of L steps that start every `stride` steps.
 
     Unroll k of an environment holds steps k * stride ... k * stride + L - 1 of its run. Consecutive unrolls share
-    L - stride steps, and D = ceil(L / stride) unrolls are written at a time.
+    L - stride steps, and D = ceil(L / stride) unrolls are in progress at a time. Each step is stored once, whatever
+    number of unrolls it belongs to, and an unroll also refers to the steps before it that fit into the pool's window.
     """
 
     def __init__(self, recorded: np.ndarray, length: int, stride: int, pool: SlotPool, stagger: bool):
-        """`recorded`, bool [N], says whether an environment's experience is stored, in slots of the pool.
+        """`recorded`, bool [N], says whether an environment's experience is stored, in slots and places of the pool.
 
         If they are to `stagger`, the first unrolls of the environments are spread over a stride, so that unrolls finish
-        evenly in time. Up to `stride` - 1 steps before the first unroll are then acted on but not recorded.
+        evenly in time. Up to `stride` - 1 steps before the first unroll are then acted on but not learned from.
         """
         num_envs = len(recorded)
         self.length, self.stride, self.depth = length, stride, -(-length // stride)
@@ -33,6 +34,8 @@ class UnrollCursor:
         self._delay = (np.arange(num_envs) * stride // num_envs if stagger else np.zeros(num_envs)).astype(np.int64)
         self._step = np.zeros(num_envs, np.int64)
         self._open = np.full((num_envs, self.depth), self.spare, np.int32)
+        self._window = pool.places.shape[1]
+        self._places = np.full((num_envs, self._window), pool.num_places, np.int32)  # of the newest steps, in a ring
 
     def restart(self, env_ids: np.ndarray) -> None:
         """Begin a new run of these environments; discard and count their unrolls in progress."""
@@ -41,6 +44,8 @@ class UnrollCursor:
         self._pool.release(held)
         self.discarded_unrolls += len(held)
         self._open[env_ids] = self.spare
+        self._pool.release_places(self._places[env_ids].ravel())
+        self._places[env_ids] = self._pool.num_places
         self._step[env_ids] = -self._delay[env_ids]
 
     def finishing(self, env_ids: np.ndarray) -> bool:
@@ -64,17 +69,20 @@ class UnrollCursor:
         opened[opening] = self._pool.acquire(int(np.count_nonzero(opening)), self.version)
         self._open[env_ids[opening], newest[opening] % self.depth] = opened[opening]
 
-        unrolls = newest - np.arange(self.depth)[:, None]
-        positions = step - unrolls * self.stride
-        inside = live & (unrolls >= 0) & (positions < self.length)
-        slots = np.where(inside, self._open[env_ids, unrolls % self.depth], self.spare)
-        positions = np.where(inside, positions, 0).astype(np.int32)
-        if last is not None and last.any():
-            self._pool.ends[slots[0, last & inside[0]]] += 1
+        places = np.full(len(env_ids), self._pool.num_places, np.int32)
+        stored = self.recorded[env_ids]
+        envs, at = env_ids[stored], step[stored] % self._window
+        self._pool.release_places(self._places[envs, at])
+        places[stored] = self._places[envs, at] = self._pool.acquire_places(len(envs))
 
-        completes = inside & (positions == self.length - 1)
-        finished = slots[completes]
-        rows, columns = np.broadcast_to(env_ids, completes.shape)[completes], (unrolls % self.depth)[completes]
-        self._open[rows, columns] = self.spare
+        if last is not None and (ending := last & live).any():
+            self._pool.ends[self._open[env_ids, newest % self.depth][ending]] += 1
+        unrolls = (step - (self.length - 1)) // self.stride
+        completes = live & (unrolls >= 0) & (step - (self.length - 1) == unrolls * self.stride)
+        envs, columns = env_ids[completes], (unrolls % self.depth)[completes]
+        finished = self._open[envs, columns]
+        in_order = (step[completes, None] + 1 + np.arange(self._window)) % self._window
+        self._pool.finish(finished, self._places[envs[:, None], in_order])
+        self._open[envs, columns] = self.spare
         self._step[env_ids] = step + 1
-        return StepWrites(slots.astype(np.int32), positions, opened), finished.astype(np.int32)
+        return StepWrites(places, opened), finished

@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment
@@ -78,7 +77,7 @@ class Learner:
         if self.replicas.shared:  # while the first batch is collected
             count = self.experiment.batch_size
             with self.replicas.scope():
-                self.train_step.warm_up(self.acting[0].unrolls.store.read(tf.zeros([count], tf.int32)), count)
+                self.train_step.warm_up(self.acting[0].unrolls.read_blank(count), count)
         self.saver.begin()
         began = time.monotonic() - self.counters.seconds
         continues = self.counters.learner_updates or self.progress.restored

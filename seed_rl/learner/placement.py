@@ -45,11 +45,12 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
         if sizes.store_nbytes <= usable[name]:
             return name
     largest = max(candidates, key=lambda name: usable[name])
-    need = f"{_in_bytes(sizes.store_nbytes)} ({_in_bytes(sizes.slot_nbytes)} each)"
+    need = f"{_in_bytes(sizes.store_nbytes)} ({_in_bytes(sizes.kept_nbytes)} each)"
     few = f"{sizes.num_slots:,} unrolls need {need}, and {_in_bytes(usable[largest])} of {largest} are free"
     if not sizes.replay_capacity:
         raise ConfigError(f"{few}: shorten unrolls, or use fewer of them")
-    fitting = usable[largest] // sizes.slot_nbytes - (sizes.num_slots + 1 - sizes.num_kept)
+    others = sizes.store_nbytes - sizes.num_kept * sizes.kept_nbytes
+    fitting = (usable[largest] - others) // sizes.kept_nbytes
     raise ConfigError(f"{few}: a Replay.capacity of at most {max(0, fitting):,} fits")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.buffers.unroll_store import Addresses, UnrollStore
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner.device_split import split_devices
 from seed_rl.system import devices
@@ -54,18 +54,18 @@ class Replicas:
             return self.strategy.scope()
         return tf.device(self.inference_devices[0] if self.shared else self.split.training[0])
 
-    def reader(self, store: UnrollStore, number: int = 0) -> Callable[[tf.Tensor], list[Unroll]]:
-        """Return what copies slots int32 [B] of an inference device, in equal parts to the devices that it feeds."""
+    def reader(self, store: UnrollStore, number: int = 0) -> Callable[[Addresses], list[Unroll]]:
+        """Return what copies B unrolls of an inference device, in equal parts to the devices that it feeds."""
         if self.shared:
             return whole_reader(store)
         count = self.count // len(self.split.inference)
         devices = self.split.training[number * count : (number + 1) * count]
 
         @tf.function(autograph=False)
-        def read(slots: tf.Tensor) -> list[Unroll]:
-            parts = []
-            for part, device in zip(tf.split(slots, count), devices, strict=True):
-                unroll = store.read(part)
+        def read(addresses: Addresses) -> list[Unroll]:
+            parts, split = [], (tf.split(each, count, axis=-1) for each in addresses)
+            for slots, places, device in zip(*split, devices, strict=True):
+                unroll = store.read(Addresses(slots, places))
                 with tf.device(device):  # to it, from the store's
                     parts.append(tf.nest.map_structure(tf.identity, unroll))
             return parts
@@ -104,9 +104,9 @@ class Replicas:
         return copies, refresh
 
 
-def whole_reader(store: UnrollStore) -> Callable[[tf.Tensor], list[Unroll]]:
+def whole_reader(store: UnrollStore) -> Callable[[Addresses], list[Unroll]]:
     """`Replicas.reader` for a single device, which also holds the store."""
-    return lambda slots: [store.read(slots)]
+    return lambda addresses: [store.read(addresses)]
 
 
 def _one_of(variable: Any) -> Any:

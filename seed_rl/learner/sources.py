@@ -13,7 +13,7 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.samplers import Sampler, sampler_class
 from seed_rl.buffers.snapshot import arrays_of, read_unrolls, write_snapshot
-from seed_rl.buffers.unroll_store import Unrolls
+from seed_rl.buffers.unroll_store import Addresses, Unrolls
 from seed_rl.experiment import Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.system.archives import Archive, BadArchive
@@ -22,8 +22,8 @@ from seed_rl.types import Unroll
 
 POLL_SECONDS = 0.2
 """Time that a learner without a batch waits for one before it looks whether the run is to end."""
-Reader = Callable[[tf.Tensor], Sequence[Unroll]]
-"""Copies the unrolls in slots int32 [B] out of a store, an equal part for each training device."""
+Reader = Callable[[Addresses], Sequence[Unroll]]
+"""Copies B unrolls out of a store, an equal part for each training device."""
 
 
 class Batch(NamedTuple):
@@ -82,7 +82,7 @@ class FifoSource(Source):
         pool = self.unrolls.pool
         self.taken += len(slots)
         self.ends += int(pool.ends[slots].sum())
-        batch = Batch(self.read(tf.constant(slots)), pool.versions[slots], np.ones(len(slots), np.float32))
+        batch = Batch(self.read(self.unrolls.at(slots)), pool.versions[slots], np.ones(len(slots), np.float32))
         pool.release(slots)  # acting fills them while the learner works
         return batch
 
@@ -124,7 +124,12 @@ class ReplaySource(Source):
     def insert(self, slots: np.ndarray) -> None:
         """Move up to `INSERT_AT_MOST` finished unrolls, int32 [n], into the replay, and the oldest out of it."""
         self.ends += int(self.unrolls.pool.ends[slots].sum())
-        self.unrolls.pool.release(self.sampler.insert(slots, self._initial_priorities(slots)))
+        pool = self.unrolls.pool
+        pool.release(self.sampler.insert(slots, self._initial_priorities(slots)))
+        while (
+            len(self.sampler) and pool.num_free_places < self.sizes.places_outside
+        ):  # runs that were cut short share fewer of their steps
+            pool.release(self.sampler.evict(1))
         self.taken += len(slots)
 
     def _initial_priorities(self, slots: np.ndarray) -> np.ndarray:
@@ -132,12 +137,12 @@ class ReplaySource(Source):
             return np.full(len(slots), self.sampler.largest_priority)
         padded = np.full(INSERT_AT_MOST, self.unrolls.store.num_slots, np.int32)
         padded[: len(slots)] = slots
-        return _usable(self._compiled_priorities(tf.constant(padded)).numpy()[: len(slots)])
+        return _usable(self._compiled_priorities(self.unrolls.at(padded)).numpy()[: len(slots)])
 
     @tf.function(autograph=False)
-    def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor:
+    def _compiled_priorities(self, addresses: Addresses) -> tf.Tensor:
         assert self.agent.initial_priorities is not None
-        unroll = self.unrolls.store.read(slots)  # compiled, a copy of what is used only
+        unroll = self.unrolls.store.read(addresses)  # compiled, a copy of what is used only
         env_output = unroll.env_output._replace(observation=())
         return self.agent.initial_priorities(unroll._replace(initial_state=(), env_output=env_output))
 
@@ -146,7 +151,8 @@ class ReplaySource(Source):
         sample = self.sampler.sample(self.sizes.batch_size)
         self._drawn += 1
         self._last_slots = sample.slots
-        return Batch(self.read(tf.constant(sample.slots)), self.unrolls.pool.versions[sample.slots], sample.weights)
+        slots = sample.slots
+        return Batch(self.read(self.unrolls.at(slots)), self.unrolls.pool.versions[slots], sample.weights)
 
     def write_back(self, priorities: np.ndarray) -> None:
         if len(priorities):  # of sequences that are all still in the replay
@@ -161,7 +167,7 @@ class ReplaySource(Source):
         state = self.sampler.get_state()
         counts = np.array([self.taken, self._drawn], np.int64)
         extra = {"versions": self.unrolls.pool.versions[state["slots"]], "counts": counts}
-        write_snapshot(file, self.unrolls.store, state["slots"], {**state, **extra})
+        write_snapshot(file, self.unrolls, state["slots"], {**state, **extra})
 
     def restore(self, file: IO[bytes]) -> None:
         """Restore, before the first batch, what `save` wrote; raise BadArchive if the file is not of such a replay."""
@@ -173,7 +179,7 @@ class ReplaySource(Source):
             slots = self.unrolls.pool.acquire(count)
             self.sampler.set_state({**arrays, "slots": slots})
             self.unrolls.pool.versions[slots] = versions
-            read_unrolls(snapshot, self.unrolls.store, slots)
+            read_unrolls(snapshot, self.unrolls, slots)
         self.taken, self._drawn = taken, drawn
 
     def gauges(self) -> dict[str, float]:

@@ -82,7 +82,7 @@ def _stack(frames: tf.Tensor, done: tf.Tensor, state: FrameState, first_axes: Se
     history = state.frames.shape[1]
     # In the sequence of all D - 1 + T frames, offset k holds for step t the frame D - 1 - k steps earlier.
     offsets = [slice(k, k - history or None) for k in range(history + 1)]
-    sequence = tf.concat([_time_first(state.frames), frames], axis=0)
+    sequence = tf.concat([time_first(state.frames), frames], axis=0)
     known = tf.range(history)[:, tf.newaxis] >= history - state.seen
     known = tf.concat([known, tf.ones(done.shape, tf.bool)], axis=0)
     episode = tf.pad(tf.cumsum(tf.cast(done, tf.int32)), [[history, 0], [0, 0]])
@@ -96,10 +96,10 @@ def _stack(frames: tf.Tensor, done: tf.Tensor, state: FrameState, first_axes: Se
     first = [axes[axis] for axis in first_axes]
     stacks = tf.transpose(planes, [1, 2, *first, 0, *(axis for axis in axes if axis not in first)])
     seen = tf.reduce_sum(tf.cast(present[1:, -1], tf.int32), axis=0)
-    new = FrameState(_time_first(planes[1:, -1]), seen)
+    new = FrameState(time_first(planes[1:, -1]), seen)
     return Stacks(stacks, tf.transpose(present, [1, 2, 0])), new
 
 
-def _time_first(frames: tf.Tensor) -> tf.Tensor:
-    """Swap the first two axes."""
+def time_first(frames: tf.Tensor) -> tf.Tensor:
+    """Swap the axes of time and sequence: [B, T, ...] to [T, B, ...], and back."""
     return tf.transpose(frames, [1, 0, *range(2, frames.shape.rank)])

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from seed_rl.networks.config import TrunkConfig, smallest_frame
-from seed_rl.networks.frame_stack import initial_frames, stack_frames
+from seed_rl.networks.frame_stack import initial_frames, stack_frames, time_first
 from seed_rl.networks.normalisation import RunningMoments
 from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
@@ -76,6 +76,21 @@ class Trunk(keras.layers.Layer):
         frames = tuple(initial_frames(batch_size, spec.shape, self._config.frame_stack) for spec in stacked)
         return TrunkState(frames, () if self._core is None else self._core.initial_state(batch_size))
 
+    @property
+    def history(self) -> int:
+        """Number of steps before an unroll whose frames belong to the state."""
+        return self._config.frame_stack - 1 if any(self._is_stacked(*each) for each in self._tensors) else 0
+
+    def stored_state(self, state: TrunkState) -> TrunkState:
+        """The state without frames, which are stored with the steps before it."""
+        return state._replace(frames=tuple(each._replace(frames=()) for each in state.frames))
+
+    def restored_state(self, stored: TrunkState, observations: Any) -> TrunkState:
+        """The state, from its `stored_state` and the observations [h, B, ...] of the `history` steps before it."""
+        stacked = [_part(observations, name) for name, spec in self._tensors if self._is_stacked(name, spec)]
+        frames = (each._replace(frames=time_first(own)) for each, own in zip(stored.frames, stacked, strict=True))
+        return stored._replace(frames=tuple(frames))
+
     def build(self, *shapes: Any) -> None:
         """Do nothing: `call` builds each layer, which checks its input, on first use."""
 
@@ -89,7 +104,7 @@ class Trunk(keras.layers.Layer):
         """
         before, after, parts = list(state.frames), [], []
         for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
-            tensor = _tensor(env_output, name)
+            tensor = _part(env_output.observation, name)
             present = None
             if self._is_stacked(name, spec):
                 (tensor, present), frames = stack_frames(tensor, env_output.done, before.pop(0), self._blocks[name])
@@ -142,7 +157,7 @@ class Trunk(keras.layers.Layer):
 
     def moments(self, env_output: EnvOutput) -> Mapping[str, tf.Tensor]:
         """The moments, for `update`, of those observations [T, B, ...] that the trunk standardises."""
-        return {name: own.moments(_tensor(env_output, name)) for name, own in self._moments.items()}
+        return {name: own.moments(_part(env_output.observation, name)) for name, own in self._moments.items()}
 
     def update(self, moments: Mapping[str, tf.Tensor], steps: float) -> None:
         """Update the running statistics of observations from the moments of a batch of `steps` agent steps."""
@@ -166,9 +181,22 @@ class TrunkModel(keras.Model, abc.ABC):
         super().__init__(name=name, autocast=False)  # each layer casts its own input
         self.trunk = trunk
 
+    @property
+    def history(self) -> int:
+        """Number of steps before an unroll whose frames belong to the state."""
+        return self.trunk.history
+
     def initial_state(self, batch_size: int) -> TrunkState:
         """The state at the start of an episode."""
         return self.trunk.initial_state(batch_size)
+
+    def stored_state(self, state: TrunkState) -> TrunkState:
+        """The state without frames, which are stored with the steps before it."""
+        return self.trunk.stored_state(state)
+
+    def restored_state(self, stored: TrunkState, observations: Any) -> TrunkState:
+        """The state, from its `stored_state` and the observations [h, B, ...] of the `history` steps before it."""
+        return self.trunk.restored_state(stored, observations)
 
     def build(self, *shapes: Any) -> None:
         """Do nothing: `call` builds each layer, which checks its input, on first use."""
@@ -191,8 +219,8 @@ class TrunkModel(keras.Model, abc.ABC):
         """
 
 
-def _tensor(env_output: EnvOutput, name: str) -> Any:
-    return env_output.observation[name] if name else env_output.observation
+def _part(observation: Any, name: str) -> Any:
+    return observation[name] if name else observation
 
 
 def as_image(spec: ArraySpec, config: TrunkConfig) -> bool:

@@ -1,10 +1,10 @@
 """Unrolls written step by step, read as a whole, and copied out and back."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
+from seed_rl.buffers.slots import SlotPool, UnrollQueue
+from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.types import EnvOutput, Unroll
 
 LENGTH, SLOTS = 3, 4
@@ -25,41 +25,37 @@ def steps(*numbers):
     )
 
 
-def filled():
-    """A store in whose slots 2 and 0, and 1 and 3, are unrolls that overlap by a step, of two environments."""
-    store = UnrollStore(SPEC, LENGTH, SLOTS)
-    write, spare = tf.function(store.write, autograph=False), SLOTS
-    for step, (slots, positions, opened) in enumerate(
-        [
-            ([(2, 1), (spare, spare)], [(0, 0), (0, 0)], (2, 1)),
-            ([(2, 1), (spare, spare)], [(1, 1), (0, 0)], (spare, spare)),
-            ([(2, 1), (0, 3)], [(2, 2), (0, 0)], (0, 3)),
-            ([(0, 3), (spare, spare)], [(1, 1), (0, 0)], (spare, spare)),
-            ([(0, 3), (spare, spare)], [(2, 2), (0, 0)], (spare, spare)),
-        ]
-    ):
-        write(StepWrites(*(tf.constant(each, tf.int32) for each in (slots, positions, opened))), steps(step, 10 + step))
-    return store
+def empty(slots=SLOTS, places=10, history=0):
+    """A store, and a pool whose unrolls refer to so many steps before their own."""
+
+    def restore(state, observations):
+        return state, observations
+
+    store = UnrollStore(SPEC, slots, places, "", history, restore)
+    return Unrolls(store, SlotPool(slots, places, history + LENGTH), UnrollQueue(1))
+
+
+def filled(history=0):
+    """Unrolls that overlap by a step, of two environments, in slots 2 and 0, and 1 and 3."""
+    unrolls = empty(history=history)
+    write, places = tf.function(unrolls.store.write, autograph=False), unrolls.pool.acquire_places(10).reshape(5, 2)
+    for step, opened in enumerate([(2, 1), (SLOTS, SLOTS), (0, 3), (SLOTS, SLOTS), (SLOTS, SLOTS)]):
+        write(StepWrites(tf.constant(places[step]), tf.constant(opened, tf.int32)), steps(step, 10 + step))
+    before = np.full((history, 2), unrolls.pool.num_places)
+    for slots, begin in ((2, 1), 0), ((0, 3), 2):
+        own = np.concatenate([before, places])[begin : begin + history + LENGTH]
+        unrolls.pool.finish(np.array(slots), own.T)
+    unrolls.pool.release_places(places.ravel())
+    return unrolls
 
 
 def test_unrolls_that_overlap_are_read_time_major_with_the_state_before_their_first_step():
-    unroll = filled().read(tf.constant([2, 0, 3]))
+    unrolls = filled(history=1)
+    unroll = unrolls.store.read(unrolls.at(np.array([2, 0, 3], np.int32)))
     np.testing.assert_array_equal(unroll.action, [[0, 2, 12], [1, 3, 13], [2, 4, 14]])
-    np.testing.assert_array_equal(unroll.initial_state, [[0, 0], [2, 2], [12, 12]])
+    stored, before = unroll.initial_state
+    np.testing.assert_array_equal(stored, [[0, 0], [2, 2], [12, 12]])
+    np.testing.assert_array_equal(before[..., 4], [[0, 1, 11]])
     np.testing.assert_array_equal(unroll.env_output.observation[..., 4], unroll.action)
-
-
-def test_rows_are_copied_out_and_back_into_other_slots():
-    store, other = filled(), UnrollStore(SPEC, LENGTH, 2)
-    rows = store.get_rows(np.array([1, 0], np.int32))
-    other.set_rows(np.array([1, 0], np.int32), rows)
-    tf.nest.map_structure(np.testing.assert_array_equal, other.read([1, 0]), store.read([1, 0]))
-    assert store.nbytes == sum(np.prod(v.shape) * v.dtype.size for v in store.variables)
-    assert store.nbytes_each * (SLOTS + 1) == store.nbytes
-    for odd, sentence in (
-        (rows[1:], "expected 7 tensors, got 6"),
-        ([rows[0][:1], *rows[1:]], r"expected float32\[2, 2\], got float32\[1, 2\]"),
-        ([*rows[:-1], rows[-1].astype(np.int64)], r"expected int32\[2, 3\], got int64\[2, 3\]"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            other.set_rows(np.array([1, 0], np.int32), odd)
+    assert [t.shape for t in tf.nest.flatten(unrolls.read_blank(3))] == [t.shape for t in tf.nest.flatten(unroll)]
+    assert unrolls.store.nbytes == sum(np.prod(v.shape) * v.dtype.size for v in unrolls.store.variables)

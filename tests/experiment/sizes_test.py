@@ -14,7 +14,7 @@ from seed_rl.experiment import Actors, Experiment, Inference, Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.inference.cursor import UnrollCursor
 from tests.support.counting import Counting
-from tests.support.counting_agent import CountingAgentConfig
+from tests.support.counting_agent import CountingAgent, CountingAgentConfig
 
 
 class ReplayedConfig(CountingAgentConfig):
@@ -42,9 +42,10 @@ REPLAY = Replay(capacity=1000, min_size=101, ratio=0.75)
 
 def test_sizes_on_policy():
     found = sizes(ON_POLICY, 8)
-    assert (found.length, found.stride, found.depth, found.act_batches) == (21, 20, 2, (5, 10, 20))
+    assert (found.length, found.stride, found.window, found.act_batches) == (21, 20, 21, (5, 10, 20))
     # one in progress per environment, a full queue, those finished by one more act step, and a batch
     assert (found.queue_capacity, found.num_slots) == (8, 30 + 8 + 20 + 8)
+    assert found.num_places == found.num_slots * 21
     of_two_hosts = sizes(ON_POLICY, 8, num_devices=2, num_hosts=2, max_batch_size=6)
     assert (of_two_hosts.act_batches, of_two_hosts.batch_size) == ((2, 3, 6), 2)
     assert (of_two_hosts.queue_capacity, of_two_hosts.num_slots) == (2, 15 + 2 + 6 + 2)
@@ -52,9 +53,10 @@ def test_sizes_on_policy():
 
 def test_sizes_with_a_replay_and_a_burn_in_longer_than_the_stride():
     found = sizes(REPLAYED, 8, REPLAY)
-    assert (found.length, found.stride, found.depth) == (25, 10, 3)
+    assert (found.length, found.stride, found.window) == (25, 10, 25)
     assert (found.replay_capacity, found.replay_min_size) == (1000, 101)
     assert (found.queue_capacity, found.num_slots) == (8, 30 * 3 + 8 + 20 + 1000 + INSERT_AT_MOST)
+    assert found.num_places == 1000 * 10 + 2 * (30 + 8 + 20 + INSERT_AT_MOST) * 25
     faster = sizes(REPLAYED, 8, dataclasses.replace(REPLAY, ratio=3.0))
     assert faster.queue_capacity == 3, "the 8 / 3 new unrolls of an update, rounded up"
     half = sizes(REPLAYED, 8, REPLAY, num_devices=2, num_eval_envs=7)
@@ -69,8 +71,8 @@ def test_a_store_takes_as_many_bytes_as_computed(agent):
     experiment = Experiment(env=Catch(), agent=agent, replay=replay, batch_size=4)
     built = experiment.build_agent()
     found = Sizes.of(experiment, built)
-    store = UnrollStore(built.step_spec, found.length, found.num_slots)
-    assert (store.nbytes_each, store.nbytes) == (found.slot_nbytes, found.store_nbytes)
+    store = UnrollStore(built.step_spec, found.num_slots, found.num_places)
+    assert store.nbytes == found.store_nbytes
 
 
 @pytest.mark.parametrize(
@@ -81,10 +83,15 @@ def test_a_store_takes_as_many_bytes_as_computed(agent):
         (ReplayedConfig(unroll_length=3, overlap=2), Replay(capacity=12, min_size=6, ratio=2.0), 20),
     ],
 )
-def test_a_store_never_runs_out_of_slots_however_acting_and_learning_interleave(agent, replay, max_batch_size):
+@pytest.mark.parametrize("history", [0, 3])
+@pytest.mark.parametrize("restarts", [1, 30])
+def test_a_store_never_runs_out_of_slots_and_places_however_acting_and_learning_interleave(
+    agent, replay, max_batch_size, history, restarts, monkeypatch
+):
     """Acting stops only at a full queue; the learner holds a batch, or the replay and the unrolls that enter it."""
+    monkeypatch.setattr(CountingAgent, "history", history)
     found = sizes(agent, 8, replay, max_batch_size=max_batch_size)
-    rng, pool = np.random.default_rng(0), SlotPool(found.num_slots)
+    rng, pool = np.random.default_rng(0), SlotPool(found.num_slots, found.num_places, found.window)
     cursor = UnrollCursor(np.ones(found.num_envs, bool), found.length, found.stride, pool, stagger=False)
     cursor.restart(np.arange(found.num_envs))
     queue, replayed, fewest_free = [], [], found.num_slots
@@ -98,7 +105,7 @@ def test_a_store_never_runs_out_of_slots_however_acting_and_learning_interleave(
 
     for _ in range(300):
         act_until_full()
-        cursor.restart(rng.permutation(found.num_envs)[:1])
+        cursor.restart(rng.permutation(found.num_envs)[: rng.integers(restarts + 1)])
         count = rng.integers(1, INSERT_AT_MOST + 1) if replay else found.batch_size
         held, queue[:] = queue[:count], queue[count:]
         act_until_full()  # while the learner holds them
@@ -107,5 +114,11 @@ def test_a_store_never_runs_out_of_slots_however_acting_and_learning_interleave(
             replayed += held
             held, replayed = replayed[: -found.replay_capacity], replayed[-found.replay_capacity :]
         pool.release(np.array(held, int))
+        while replay and pool.num_free_places < found.places_outside:
+            assert restarts > 1, "otherwise the replay is full first"
+            pool.release(np.array([replayed.pop(0)]))
     never_used = INSERT_AT_MOST if replay else 0  # the queue rarely holds that many unrolls
-    assert fewest_free - never_used < found.num_slots / 3, "most are in use at a time"
+    assert restarts > 1 or fewest_free - never_used < found.num_slots / 3, "most are in use at a time"
+    pool.release(np.array(replayed + queue, int))
+    cursor.restart(np.arange(found.num_envs))
+    assert (len(pool), pool.num_free_places) == (found.num_slots, found.num_places), "none is lost"

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput
+from seed_rl.buffers.unroll_store import Addresses
 from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import Actors, Experiment, Inference, config_files
 from seed_rl.experiment.sizes import Sizes
@@ -72,9 +73,9 @@ class Twin:
         return self.prev_action
 
 
-def assert_holds(store, slot, steps):
+def assert_holds(unrolls, slot, steps):
     """The unroll in a slot has these steps."""
-    unroll = store.read(tf.constant([slot]))
+    unroll = unrolls.store.read(unrolls.at(np.array([slot])))
     assert unroll.initial_state == steps[0].initial_state
     steps = [step._replace(initial_state=()) for step in steps]
     expected = tf.nest.map_structure(lambda *values: np.stack(values)[:, None], *steps)
@@ -90,7 +91,7 @@ def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, 
     stagger = overlap > 1
     config = CountingAgentConfig(unroll_length=STRIDE, overlap=overlap)
     acting = make_acting(CountingAgent(config, Counting().spec()), store_device, stagger)
-    store, pool = acting.unrolls.store, acting.unrolls.pool
+    pool, length = acting.unrolls.pool, STRIDE + overlap
     rng = np.random.default_rng(1)
     twins, held, checked, sizes = {}, collections.deque(), 0, set()
     for turn in range(110):
@@ -111,11 +112,11 @@ def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, 
         np.testing.assert_array_equal(actions, np.array(chosen, np.int32), strict=True)
         sizes.add(batch)
         for slot in finished:
-            _, column = np.argwhere(writes.slots == slot)[0]
-            held.append((slot, twins[int(env_ids[column])].steps[-store.length :]))
+            (column,) = np.flatnonzero(writes.places == pool.places[slot, -1])
+            held.append((slot, twins[int(env_ids[column])].steps[-length:]))
         while len(held) > HELD:
             slot, steps = held.popleft()
-            assert_holds(store, slot, steps)
+            assert_holds(acting.unrolls, slot, steps)
             pool.release(np.array([slot]))
             checked += 1
     assert sizes == set(range(1, MAX_BATCH + 1))
@@ -163,9 +164,9 @@ def test_nested_states_actions_and_observations_of_any_dtype_are_kept_row_by_row
         whole = EnvOutput(np.zeros(batch, np.float32), *np.zeros((2, batch), bool), tensors)
         pieces = [tf.nest.map_structure(lambda array, of=of: array[of], whole) for of in (slice(2), slice(2, None))]
         actions, writes, _ = act(acting, np.array(env_ids, np.int32), np.array(restarted), pieces)
-        unrolls = acting.unrolls.store.read(tf.constant(writes.slots[0]))._replace(initial_state=())
-        at = writes.positions[0], np.arange(batch)
-        stored = tf.nest.map_structure(lambda tensor, at=at: tensor.numpy()[at], unrolls)
+        addresses = Addresses(np.zeros(batch, np.int32), writes.places[None])
+        unrolls = acting.unrolls.store.read(tf.nest.map_structure(tf.constant, addresses))._replace(initial_state=())
+        stored = tf.nest.map_structure(lambda tensor: tensor.numpy()[0], unrolls)
         for name, tensor in tensors.items():
             np.testing.assert_array_equal(stored.env_output.observation[name], tensor, err_msg=name, strict=True)
         np.testing.assert_array_equal(stored.behaviour["uint8"], tensors["uint8"])
@@ -230,7 +231,8 @@ def test_agents_act_as_on_a_cpu_when_compiled_for_an_accelerator(name, monkeypat
         acting = Acting(agent, Sizes.of(experiment, agent), experiment.inference, experiment.seed)
         actions = [act(acting, np.arange(4, dtype=np.int32), np.full(4, False), [output])[0] for _ in range(3)]
         store = acting.unrolls.store
-        return [*actions, *tf.nest.flatten(store.read(tf.range(store.num_slots)))]
+        rows = [store.states.get(np.arange(store.num_slots)), *(own.get(np.arange(12)) for own in store.steps)]
+        return [*actions, *(array for arrays in rows for array in arrays)]
 
     on_cpu = play()
     monkeypatch.setattr(devices, "has_accelerator", lambda: True)

@@ -16,15 +16,16 @@ EXPERIMENT = Experiment(env=Counting(), agent=CountingAgentConfig())
 SOME = Sizes.of(EXPERIMENT, EXPERIMENT.build_agent())
 
 
-def store(capacity, in_progress, slot_nbytes):
-    """The sizes of a replay whose store has room for others in progress, its spare slot among them."""
-    return dataclasses.replace(
-        SOME, replay_capacity=capacity, num_slots=capacity + in_progress - 1, slot_nbytes=slot_nbytes
-    )
+def store(capacity, in_progress, nbytes_each, **others):
+    """The sizes of a replay of unrolls of one step, with places for others, the spare one among them."""
+    count = capacity + in_progress - 1
+    places = {"num_slots": count, "num_places": count, "stride": 1, "window": 1}
+    sizes = {"replay_capacity": capacity, "state_nbytes": 0, "step_nbytes": nbytes_each}
+    return dataclasses.replace(SOME, **places | sizes | others)
 
 
 # 11 GB: fits where 12.3 GB are free on the host, or 16.7 GB on an accelerator.
-STORE = store(capacity=100, in_progress=10, slot_nbytes=10**8)
+STORE = store(capacity=100, in_progress=10, nbytes_each=10**8)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_replay_is_on_the_device_if_it_fits_there(wanted, device_gb, host_gb, 
             "11 GB (1 GB each), and 9 GB of CPU:0 are free: a Replay.capacity of at most 0 fits",
         ),
         (
-            dataclasses.replace(SOME, replay_capacity=0, num_slots=96, slot_nbytes=GB),
+            store(96, 1, GB, replay_capacity=0, state_nbytes=0),
             12,
             "96 unrolls need 97 GB (1 GB each), and 10.8 GB of CPU:0 are free: shorten unrolls",
         ),

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.ppo import PPO
-from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.buffers.unroll_store import Addresses, UnrollStore
 from seed_rl.experiment import Devices, Experiment
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.replicas import Replicas
@@ -38,17 +38,18 @@ OPTIMIZER = Optimizer(learning_rate=0.01, epsilon=1e-2, clip_norm=0.05)
 
 
 def fill(store):
-    """Random unrolls in all slots."""
+    """Random states and steps in all slots and places."""
     rng = np.random.default_rng(1)
-    rows = []
-    for array in store.get_rows(np.arange(store.num_slots, dtype=np.int32)):
-        if array.dtype == bool:
-            rows.append(rng.random(array.shape) < 0.1)
-        elif array.dtype.kind == "f":
-            rows.append(rng.normal(size=array.shape).astype(array.dtype))
-        else:
-            rows.append(rng.integers(0, 3, array.shape).astype(array.dtype))
-    store.set_rows(np.arange(store.num_slots, dtype=np.int32), rows)
+    for rows, count in ((store.states, store.num_slots), *((rows, store.num_places) for rows in store.steps)):
+        arrays = []
+        for array in rows.get(np.arange(count, dtype=np.int32)):
+            if array.dtype == bool:
+                arrays.append(rng.random(array.shape) < 0.1)
+            elif array.dtype.kind == "f":
+                arrays.append(rng.normal(size=array.shape).astype(array.dtype))
+            else:
+                arrays.append(rng.integers(0, 3, array.shape).astype(array.dtype))
+        rows.set(np.arange(count, dtype=np.int32), arrays)
 
 
 def run(replicas, learns):
@@ -62,15 +63,18 @@ def run(replicas, learns):
     acting, refresh = replicas.acting_agents(agent, lambda: AGENT.build(SPEC, 4, 2))
     readers = []
     for number, (copy, device) in enumerate(zip(acting, replicas.inference_devices, strict=True)):
-        store = UnrollStore(copy.step_spec, agent.length, 2 * BATCH, device)
+        count = 2 * BATCH
+        store = UnrollStore(copy.step_spec, count, count * agent.length, device)
         fill(store)
         readers.append(replicas.reader(store, number))
     weights = np.linspace(0.2, 1, BATCH, dtype=np.float32)
     results = {}
     for number in range(UPDATES):
         slots = np.random.default_rng(number).permutation(2 * BATCH)[:BATCH].astype(np.int32)
-        pieces = np.split(slots, len(readers))
-        parts = [part for read, piece in zip(readers, pieces, strict=True) for part in read(tf.constant(piece))]
+        places = agent.length * slots + np.arange(agent.length, dtype=np.int32)[:, None]
+        pieces = zip(np.split(slots, len(readers)), np.split(places, len(readers), axis=1), strict=True)
+        addresses = [Addresses(tf.constant(own), tf.constant(at)) for own, at in pieces]
+        parts = [part for read, piece in zip(readers, addresses, strict=True) for part in read(piece)]
         devices = [part.env_output.observation.backing_device for part in parts]
         assert [device.rpartition("device:")[2] for device in devices] == list(replicas.split.training)
         results[f"{number} reward"] = np.concatenate([part.env_output.reward for part in parts], axis=1)

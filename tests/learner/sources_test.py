@@ -42,13 +42,14 @@ class RewardPriorities:
 class Rig:
     """A source, and in the place of acting `produce`, whose n-th unroll (from 1) has n everywhere and version 10 n."""
 
-    def __init__(self, batch_size, replay=None, free_slots=6, divisor=1.0):
+    def __init__(self, batch_size, replay=None, free_slots=6, divisor=1.0, outside=0, stored=None):
         capacity, min_size = (0, 0) if replay is None else (replay.capacity, replay.min_size)
         num_slots = capacity + free_slots + INSERT_AT_MOST
         sizes = {"batch_size": batch_size, "replay_capacity": capacity, "replay_min_size": min_size}
-        sizes = dataclasses.replace(SIZES, **sizes, num_slots=num_slots)
-        self.store = UnrollStore(AGENT.step_spec, LENGTH, num_slots)
-        self.pool, self.queue = SlotPool(num_slots), UnrollQueue(QUEUE)
+        sizes = dataclasses.replace(SIZES, **sizes, num_slots=num_slots, places_outside=LENGTH * outside)
+        num_places = LENGTH * (stored or num_slots)
+        self.store = UnrollStore(AGENT.step_spec, num_slots, num_places)
+        self.pool, self.queue = SlotPool(num_slots, num_places, LENGTH), UnrollQueue(QUEUE)
         self.produced = 0
         self._write = tf.function(self.store.write, autograph=False)
         unrolls, read = Unrolls(self.store, self.pool, self.queue), whole_reader(self.store)
@@ -59,11 +60,14 @@ class Rig:
         for _ in range(count):
             self.produced += 1
             slot = self.pool.acquire(1, version=10 * self.produced)
-            writes = StepWrites(np.stack([slot] * LENGTH), np.arange(LENGTH, dtype=np.int32)[:, None], slot)
+            places = self.pool.acquire_places(LENGTH)
+            writes = StepWrites(places, np.repeat(slot, LENGTH))
             step = tf.nest.map_structure(
-                lambda spec: tf.cast(tf.fill([1, *spec.shape], self.produced), spec.dtype), AGENT.step_spec
+                lambda spec: tf.cast(tf.fill([LENGTH, *spec.shape], self.produced), spec.dtype), AGENT.step_spec
             )
             self._write(tf.nest.map_structure(tf.constant, writes), step)
+            self.pool.finish(slot, places[None])
+            self.pool.release_places(places)
             self.queue.put(slot)
 
     def produce_for_ever(self):
@@ -85,10 +89,15 @@ class Rig:
         self.source.save(file)
         return file
 
+    def content(self, slots):
+        """All arrays of the unrolls in some slots, [n, ...] and [n, L, ...]."""
+        steps = [array for rows in self.store.steps for array in rows.get(self.pool.places[slots])]
+        return [*self.store.states.get(slots), *steps]
+
     def inside(self):
         """The content of the replay, oldest first: (number, version, priority) of each unroll."""
         saved = Archive(self.saved())
-        numbers, *others = self.store.get_rows(saved["slots"])
+        numbers, *others = self.content(saved["slots"])
         for rows in others:
             assert (numbers.astype(rows.dtype) == rows.T).all()
         return list(zip(numbers, saved["versions"], saved["priorities"], strict=True))
@@ -178,6 +187,14 @@ def test_old_unrolls_leave_and_new_ones_are_drawn_by_priority():
     assert rig.source.taken == 6
 
 
+def test_the_oldest_leave_a_replay_that_leaves_acting_too_few_places():
+    rig = Rig(1, Replay(capacity=8, min_size=1, ratio=0.125), stored=13, outside=8)
+    for count, inside in ((1, [1]), (3, [1, 2, 3, 4]), (3, [3, 4, 5, 6, 7]), (2, [5, 6, 7, 8, 9])):
+        rig.produce(count)
+        rig.source.next(0)
+        assert [number for number, *_ in rig.inside()] == inside
+
+
 def test_without_initial_priorities_new_unrolls_get_the_largest_one():
     rig = Rig(4, Replay(capacity=8, min_size=4, ratio=4.0), divisor=None)
     rig.produce(4)
@@ -215,7 +232,7 @@ SAVED = Replay(capacity=8, min_size=4, ratio=2.0, snapshot=True)
 
 def test_a_snapshot_continues_with_the_same_data_and_ratio(monkeypatch):
     rig, resumed = Rig(4, SAVED), Rig(4, SAVED)
-    monkeypatch.setattr(snapshot, "PIECE_BYTES", 3 * rig.store.nbytes_each)
+    monkeypatch.setattr(snapshot, "PIECE_BYTES", 12)  # three states
     rig.produce(4)
     for _ in range(4):
         rig.drawn()
@@ -223,13 +240,13 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio(monkeypatch):
         rig.produce(2)
     resumed.produce(5)  # so that other slots are free
     others = resumed.queue.take(5, 0)
-    before, free = resumed.store.get_rows(others), len(resumed.pool)
+    before, free = resumed.content(others), len(resumed.pool)
     assert rig.source.snapshot is rig.source
     resumed.source.restore(rig.saved())
     assert len(resumed.pool) == free - 8
     assert len(rig.inside()) == 8
     assert resumed.inside() == rig.inside()
-    np.testing.assert_equal(resumed.store.get_rows(others), before)
+    np.testing.assert_equal(resumed.content(others), before)
     assert resumed.source.taken == rig.source.taken
     assert resumed.source.gauges() == rig.source.gauges()
     assert resumed.source.next(0) is None, "the two unrolls that are due were in the queue, and are gone"
@@ -245,9 +262,12 @@ ODD_SNAPSHOTS = {
     "more slots than there are": {"slots": np.arange(99)},
     "counts that are none": {"counts": np.array([np.nan, 1])},
     "another generator": {"generator": np.frombuffer(b'{"bit_generator": "MT19937"}', np.uint8)},
-    "other unrolls": {"unrolls/000000/001": np.zeros(2)},
-    "fewer tensors": {"unrolls/000000/001": None},
-    "more unrolls": {"unrolls/000001/000": np.zeros(4)},
+    "other unrolls": {"unrolls/steps/000000/001": np.zeros(2)},
+    "fewer tensors": {"unrolls/steps/000000/001": None},
+    "more unrolls": {"unrolls/states/000001/000": np.zeros(4)},
+    "no places": {"unrolls/places": None},
+    "places that are none": {"unrolls/places": np.full((4, LENGTH), -2, np.int32)},
+    "more places than there are": {"unrolls/places": np.full((4, LENGTH), 10**9, np.int32)},
 }
 
 

@@ -58,7 +58,7 @@ class LeagueActStep(ActStep):
         self._agents, self._seats = frozen, seats
         self._parts = sorted({-(-size // 2) for size in sizes.act_batches} | {sizes.max_batch})
         own_sizes = dataclasses.replace(sizes, act_batches=tuple(len(frozen) * part for part in self._parts))
-        nowhere = UnrollStore(agent.step_spec, sizes.length, 0, device)
+        nowhere = UnrollStore(agent.step_spec, 0, 0, device)
         own_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0] >> 1)
         self._frozen_step = ActStep(cast(Agent, _Parts(frozen)), nowhere, own_sizes, own_seed, device)
         self._members = [_NO_MEMBER] * len(frozen)
@@ -116,8 +116,8 @@ class LeagueActStep(ActStep):
             at, rows = self._arranged(theirs, self._drawn[self._seats.first_rows[env_ids[theirs]]])
             ids = np.full(len(rows), self._nobody, env_ids.dtype)
             ids[at] = env_ids[theirs]
-            nowhere = np.zeros((len(writes.slots), len(rows)), np.int32)
-            to = StepWrites(nowhere, nowhere, opened=nowhere[0])
+            nowhere = np.zeros(len(rows), np.int32)
+            to = StepWrites(nowhere, opened=nowhere)
             actions[theirs] = self._frozen_step(ids, restarted[rows], to, [_rows(output, rows)])[at]
             self.padding += len(rows) - len(theirs)
         return actions
@@ -153,7 +153,8 @@ class _Parts:
 
     def __init__(self, agents: Sequence[Agent]):
         self._agents = agents
-        self.env_spec, self.step_spec, self.variables = agents[0].env_spec, agents[0].step_spec, agents[0].variables
+        self.env_spec, self.variables = agents[0].env_spec, agents[0].variables
+        self.step_spec, self.state_spec = agents[0].step_spec, agents[0].state_spec
 
     def act(self, prev_action: Any, env_output: Any, state: Any, env_ids: Any, seed: Any, greedy: Any) -> ActOutput:
 

@@ -215,7 +215,7 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
     codec = StepCodec(experiment.env_spec(), size)
     up, down = (rate / size * (n * LINE_SHARE + MESSAGE_BYTES) for n in (codec.step_bytes, codec.actions_bytes))
     sizes = Sizes.of(dataclasses.replace(experiment, actors=actors), agent, acting)
-    kept = sizes.num_kept * sizes.slot_nbytes
+    kept = sizes.num_kept * sizes.kept_nbytes
     return Plan(devices, limits, rate, processes, latency, actors, up, down, sizes.store_nbytes - kept, acting * kept)
 
 
