@@ -13,7 +13,7 @@ class SlotPool:
     """
 
     def __init__(self, num_slots: int, num_places: int = 0, window: int = 0):
-        """A finished unroll refers to `window` places; a step that it lacks is at the spare one, number `num_places`."""
+        """An unroll refers to `window` places, for a step that it lacks to the spare one, number `num_places`."""
         self.num_slots, self.num_places = num_slots, num_places
         self.versions = np.zeros(num_slots, np.int64)
         """int64 [num_slots]: number of learner updates when the unroll in each slot began."""

@@ -126,9 +126,8 @@ class ReplaySource(Source):
         self.ends += int(self.unrolls.pool.ends[slots].sum())
         pool = self.unrolls.pool
         pool.release(self.sampler.insert(slots, self._initial_priorities(slots)))
-        while (
-            len(self.sampler) and pool.num_free_places < self.sizes.places_outside
-        ):  # runs that were cut short share fewer of their steps
+        # Runs that were cut short share fewer of their steps.
+        while len(self.sampler) and pool.num_free_places < self.sizes.places_outside:
             pool.release(self.sampler.evict(1))
         self.taken += len(slots)
 

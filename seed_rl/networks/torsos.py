@@ -185,7 +185,7 @@ def _stage(config: TrunkConfig, filters: int, first: type[Any], name: str) -> Ch
 
 
 def _conv(
-    config: TrunkConfig, filters: int, size: int, name: str, layer: type[Any] = keras.layers.Conv2D, **options: Any
+    config: TrunkConfig, filters: int, size: int, name: str, layer: Any = keras.layers.Conv2D, **options: Any
 ) -> Any:
     options |= {"kernel_initializer": before_relu(config.kernel_initializer), "dtype": config.dtype}
     return layer(filters, size, data_format="channels_last", name=name, **options)
