@@ -16,7 +16,7 @@ class FrameState(NamedTuple):
     """The frames before the current one."""
 
     frames: tf.Tensor
-    """uint8 [B, D - 1, H, W, C], oldest first"""
+    """uint8 [B, D - 1, H, W, C], oldest first; those of an earlier episode are there, too."""
     seen: tf.Tensor
     """int32 [B]: how many of them, counted from the newest, belong to the current episode; the others are absent."""
 
@@ -50,19 +50,21 @@ def stack_frames(frames: Any, done: Any, state: FrameState, block: int = 1) -> t
     shape = checks.static_shape(frames)
     checks.check_shape("done", done, shape[:2])
     checks.check_shape("state", state.frames, [shape[1], None, *shape[2:]])
-    rows, columns, channels = (shape[2] // block, shape[3] // block, shape[4])
+    history = state.frames.shape[1]
+    newest = time_first(frames[max(0, shape[0] - history) :])
+    if shape[0] < history:
+        newest = tf.concat([state.frames[:, shape[0] :], newest], axis=1)
     if block == 1:
-        (stacks, present), new = _stack(frames, done, state, (0, 1))
-        return Stacks(tf.reshape(stacks, [*shape[:4], -1]), present), new
+        stacks, present, seen = _stack(frames, done, state, (0, 1))
+        return Stacks(tf.reshape(stacks, [*shape[:4], -1]), present), FrameState(newest, seen)
     # Four pixels at a time: on CPUs this takes no longer than stacking without blocks.
-    pieces = [rows, block, columns, block * channels // 4]
+    pieces = [shape[2] // block, block, shape[3] // block, block * shape[4] // 4]
     words, before = (
         tf.bitcast(tf.reshape(pixels, [*pixels.shape[:2], *pieces, 4]), tf.int32) for pixels in (frames, state.frames)
     )
-    (stacks, present), new = _stack(words, done, FrameState(before, state.seen), (0, 2))
-    stacks = tf.reshape(tf.bitcast(stacks, tf.uint8), [*shape[:2], rows, columns, -1])
-    newest = tf.reshape(tf.bitcast(new.frames, tf.uint8), state.frames.shape)
-    return Stacks(stacks, present), FrameState(newest, new.seen)
+    stacks, present, seen = _stack(words, done, FrameState(before, state.seen), (0, 2))
+    stacks = tf.reshape(tf.bitcast(stacks, tf.uint8), [*shape[:2], *pieces[::2], -1])
+    return Stacks(stacks, present), FrameState(newest, seen)
 
 
 def in_blocks(frame: tf.Tensor, block: int) -> tf.Tensor:
@@ -78,7 +80,10 @@ def in_blocks(frame: tf.Tensor, block: int) -> tf.Tensor:
 # of type stay outside, since XLA would compute each byte anew from the word that it is in.
 @tf.function(jit_compile=True, autograph=False)
 def _stack(frames: tf.Tensor, done: tf.Tensor, state: FrameState, first_axes: Sequence[int]) -> Any:
-    """Stack frames [T, B, ...] to [T, B, *some of their axes, D, *the others], where `first_axes` are the former."""
+    """Stack frames [T, B, ...] to [T, B, *some of their axes, D, *the others], where `first_axes` are the former.
+
+    Also return which are present, bool [T, B, D], and the next `FrameState.seen`.
+    """
     history = state.frames.shape[1]
     # In the sequence of all D - 1 + T frames, offset k holds for step t the frame D - 1 - k steps earlier.
     offsets = [slice(k, k - history or None) for k in range(history + 1)]
@@ -96,8 +101,7 @@ def _stack(frames: tf.Tensor, done: tf.Tensor, state: FrameState, first_axes: Se
     first = [axes[axis] for axis in first_axes]
     stacks = tf.transpose(planes, [1, 2, *first, 0, *(axis for axis in axes if axis not in first)])
     seen = tf.reduce_sum(tf.cast(present[1:, -1], tf.int32), axis=0)
-    new = FrameState(time_first(planes[1:, -1]), seen)
-    return Stacks(stacks, tf.transpose(present, [1, 2, 0])), new
+    return stacks, tf.transpose(present, [1, 2, 0]), seen
 
 
 def time_first(frames: tf.Tensor) -> tf.Tensor:

@@ -45,6 +45,7 @@ from tests.golden.originals import (
     variants_of,
 )
 from tests.golden.quantities import EACH, QUANTITIES
+from tests.networks.frame_stack_test import present_frames
 
 BOUNDS = ContinuousSpec((-1.0,) * 3, (1.0,) * 3)
 INITIAL_DEVIATION = np.log(2.0) + 1e-3
@@ -148,7 +149,7 @@ def of_observations() -> Pairs:
     state = FrameState(tf.constant(before, tf.uint8), tf.fill([4], 3))
     stacks, state = stack_frames(case["frames"].astype(np.uint8), case["done"], state)
     yield "R2D2: frame stacks, and the state after them", stacks.frames, newest_last(case["stacked"], axis=-1)
-    yield "R2D2: frame stacks, and the state after them", state.frames, after
+    yield "R2D2: frame stacks, and the state after them", present_frames(state), after
 
     (case,) = cases("vtrace_networks.npz", "football")[:1]
     yield "Football: planes", unpack_planes(lowest_bit_first(case["packed_first_row"])), planes()[0, 0, 0]
