@@ -119,9 +119,11 @@ class R2D2Agent(ModelAgent):
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         learned = self._after_burn_in(unroll._replace(initial_state=()))
+        values = self._unroll_qs if self._config.core == "none" else self._recurrent_qs
+        online_q, target_q = values(unroll)
         return r2d2_loss(
-            online_q=self._unroll_q(self.model, unroll),
-            target_q=self._unroll_q(self._target.model, unroll),
+            online_q=online_q,
+            target_q=target_q,
             action=learned.action,
             env_output=learned.env_output,
             importance_weights=importance_weights,
@@ -145,14 +147,42 @@ class R2D2Agent(ModelAgent):
     def _after_burn_in(self, steps: Any) -> Any:
         return tf.nest.map_structure(lambda field: field[self._config.burn_in :], steps)
 
+    def _recurrent_qs(self, unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor]:
+        """The online and target networks' Q-values [T + 1, B, A], or quantiles [T + 1, B, N, A], after the burn-in."""
+        online_q, target_q = (self._unroll_q(network, unroll) for network in (self.model, self._target.model))
+        return online_q, target_q
+
     def _unroll_q(self, network: DuelingQNetwork, unroll: Unroll) -> tf.Tensor:
-        """The Q-values [T + 1, B, A], or quantiles [T + 1, B, N, A], of the steps after the burn-in."""
         steps, state = (unroll.prev_action, unroll.env_output), unroll.initial_state
         if burn_in := self._config.burn_in:
             prev_action, env_output = tf.nest.map_structure(lambda field: field[:burn_in], steps)
             state = network.burn_in(prev_action, env_output, state)
         q, _ = network(*self._after_burn_in(steps), state)
         return q
+
+    def _unroll_qs(self, unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor]:
+        """The same without a recurrent core, of those steps only that are needed; elsewhere zeros.
+
+        No gradient flows through the last step, and the target network's values are needed n steps after the first one,
+        or earlier where an episode is truncated.
+        """
+        state, steps = unroll.initial_state, (unroll.prev_action, unroll.env_output)
+        observed, _ = self.model.trunk.observe(unroll.env_output, state)
+
+        def q(network: DuelingQNetwork, begin: int, end: int | None = None) -> tf.Tensor:
+            part = slice(begin, end)
+            own = tf.nest.map_structure(lambda field: field[part], steps)
+            return network(*own, state, observed.cut(part))[0]
+
+        def target(begin: int) -> tf.Tensor:
+            values = q(self._target.model, begin)
+            return tf.pad(values, [[begin, 0], *[[0, 0]] * (values.shape.rank - 1)])
+
+        burn_in, last = self._config.burn_in, self.length - 1
+        online_q = tf.concat([q(self.model, burn_in, last), tf.stop_gradient(q(self.model, last))], axis=0)
+        first = burn_in if self._config.munchausen else min(burn_in + self._config.n_steps, last)
+        is_cut = tf.reduce_any(unroll.env_output.last[burn_in + 1 : first])
+        return online_q, tf.cond(is_cut, lambda: target(burn_in + 1), lambda: target(first))[burn_in:]
 
 
 def q_of(outputs: tf.Tensor, config: R2D2) -> tf.Tensor:

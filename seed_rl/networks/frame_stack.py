@@ -46,6 +46,7 @@ def stack_frames(frames: Any, done: Any, state: FrameState, block: int = 1) -> t
       state: the state before these frames, whose shape determines the depth D.
       block: s; above 1, the s x s pixels of a block become channels, which must be a multiple of four bytes per row.
     """
+    frames = tf.convert_to_tensor(frames)
     checks.check_rank("frames", frames, 5)
     shape = checks.static_shape(frames)
     checks.check_shape("done", done, shape[:2])

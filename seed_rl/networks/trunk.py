@@ -36,6 +36,19 @@ class TrunkState(NamedTuple):
     """The recurrent core's state, a nest [B, ...] such as `LSTMState`; () for a feed-forward trunk."""
 
 
+class Observed(NamedTuple):
+    """Observations [T, B, ...] with their frames stacked."""
+
+    tensors: Sequence[tf.Tensor]
+    """Of each observation tensor, [T, B, ...]."""
+    present: Sequence[Any]
+    """Of each: `Stacks.present`, or () if it is not stacked."""
+
+    def cut(self, steps: slice) -> "Observed":
+        """Return some of the steps."""
+        return tf.nest.map_structure(lambda tensor: tensor[steps], self)  # type: ignore[no-any-return]
+
+
 class Trunk(keras.layers.Layer):
     """Maps T steps of B environments to features [T, B, F] in the compute dtype.
 
@@ -94,21 +107,33 @@ class Trunk(keras.layers.Layer):
     def build(self, *shapes: Any) -> None:
         """Do nothing: `call` builds each layer, which checks its input, on first use."""
 
-    def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[tf.Tensor, TrunkState]:
+    def observe(self, env_output: EnvOutput, state: TrunkState) -> tuple[Observed, tuple[Any, ...]]:
+        """Stack frames, without any weight: return the observations, and `TrunkState.frames` after the last step."""
+        before, after, tensors, present = list(state.frames), [], [], []
+        for name, spec in self._tensors:
+            tensor, shown = _part(env_output.observation, name), ()
+            if self._is_stacked(name, spec):
+                (tensor, shown), frames = stack_frames(tensor, env_output.done, before.pop(0), self._blocks[name])
+                after.append(frames)
+            tensors.append(tensor)
+            present.append(shown)
+        return Observed(tensors, present), tuple(after)
+
+    def call(
+        self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState, observed: Observed | None = None
+    ) -> tuple[tf.Tensor, TrunkState]:
         """Run T steps of B environments: return the features [T, B, F] of all, and the state after the last one.
 
         Args:
           prev_action: [T, B, ...].
           env_output: fields [T, B, ...]; the state is reset before each step where `done`.
           state: the state before step 0.
+          observed: the observations, if frames are stacked already; the frames of the state then stay as they are.
         """
-        before, after, parts = list(state.frames), [], []
-        for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
-            tensor = _part(env_output.observation, name)
-            present = None
-            if self._is_stacked(name, spec):
-                (tensor, present), frames = stack_frames(tensor, env_output.done, before.pop(0), self._blocks[name])
-                after.append(frames)
+        after, parts = state.frames, []
+        if observed is None:
+            observed, after = self.observe(env_output, state)
+        for (name, spec), torso, tensor, present in zip(self._tensors, self._torsos, *observed, strict=True):
             tensor = self._torso_input(name, spec, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
             features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
@@ -127,7 +152,7 @@ class Trunk(keras.layers.Layer):
             features, core_state = self._core(features, env_output.done, state.core)
             _check_features(self._config, "core", features, leading)
             features = features if self._core_norm is None else self._core_norm(features)
-        return features, TrunkState(tuple(after), core_state)
+        return features, TrunkState(after, core_state)
 
     def legal_actions(self, env_output: EnvOutput) -> tf.Tensor | None:
         """The action masks in steps [T, B, ...], unpacked to bool [T, B, N]; None if all actions are always legal."""
@@ -135,7 +160,7 @@ class Trunk(keras.layers.Layer):
             return None
         return masks.legal_actions(env_output.observation[LEGAL_ACTIONS], choices_of(self._env_spec.action))
 
-    def _torso_input(self, name: str, spec: ArraySpec, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
+    def _torso_input(self, name: str, spec: ArraySpec, tensor: tf.Tensor, present: Any) -> tf.Tensor:
         """Return a tensor as its torso takes it: standardised, unpacked, or with the scale of an image."""
         if name in self._moments:
             standardise = self._standardise_frames if spec.kind == "frame" else self._standardise
@@ -146,11 +171,11 @@ class Trunk(keras.layers.Layer):
             return 255.0 * tf.cast(tensor, tf.float32)
         return tensor
 
-    def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
+    def _standardise(self, name: str, tensor: tf.Tensor, present: Any) -> tf.Tensor:
         """Standardise a tensor, in the compute dtype: images to a deviation of 255, absent ones in a stack to zero."""
         spec, block = dict(self._tensors)[name], self._blocks[name]
         standard = self._moments[name].normalise(tensor, block) * (255.0 if as_image(spec, self._config) else 1.0)
-        if present is not None:
+        if not isinstance(present, tuple):
             channels = tf.repeat(tf.cast(present, tf.float32), spec.shape[-1] * block**2, axis=-1)
             standard *= channels[:, :, tf.newaxis, tf.newaxis]
         return tf.cast(standard, self.compute_dtype)
@@ -201,9 +226,11 @@ class TrunkModel(keras.Model, abc.ABC):
     def build(self, *shapes: Any) -> None:
         """Do nothing: `call` builds each layer, which checks its input, on first use."""
 
-    def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[Any, TrunkState]:
+    def call(
+        self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState, observed: Observed | None = None
+    ) -> tuple[Any, TrunkState]:
         """Run T steps of B environments, like `Trunk.call`, but return the heads' outputs instead of features."""
-        features, state = self.trunk(prev_action, env_output, state)
+        features, state = self.trunk(prev_action, env_output, state, observed)
         legal = self.trunk.legal_actions(env_output)
         return self.heads(features) if legal is None else self.heads(features, legal), state
 

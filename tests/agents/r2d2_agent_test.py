@@ -51,9 +51,9 @@ def target_weights(agent):
     return agent.variables[len(agent.model.variables) :]
 
 
-def target_model(agent):
+def target_model(agent, config=SMALL):
     """Another model with the weights of the target network."""
-    model = SMALL.build(SPEC, num_training_envs=B, seed=5).model
+    model = config.build(SPEC, num_training_envs=B, seed=5).model
     for variable, value in zip(model.variables, values(target_weights(agent)), strict=True):
         variable.assign(value)
     return model
@@ -99,17 +99,30 @@ def test_acts_and_learns_from_the_same_q(changed):
         assert np.isfinite(gradient).all()
 
 
-def test_the_loss_is_that_of_the_steps_after_the_burn_in():
-    """Both networks are brought up to date by the burn-in, each with its own weights."""
-    agent = build(apart=True)
+@pytest.mark.parametrize("truncated", [True, False])
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_the_loss_is_that_of_the_steps_after_the_burn_in(core, truncated):
+    """Both networks are brought up to date by the burn-in, each with its own weights, where they are recurrent; where
+    they are not, only values that the targets need are computed."""
+    config = dataclasses.replace(SMALL, core=core)
+    agent = build(config, apart=True)
     unroll = acted_unroll(agent, B)
+    if not truncated:
+        outcome = unroll.env_output
+        unroll = unroll._replace(env_output=outcome._replace(last=tf.zeros_like(outcome.last)))
+    assert np.any(unroll.env_output.last[SMALL.burn_in + 1]) == truncated
     assert np.any(unroll.env_output.done[: SMALL.burn_in]), "an episode begins in the burn-in"
-    networks = agent.model, target_model(agent)
+    networks = agent.model, target_model(agent, config)
     online, target = (after_burn_in(q_of(network, unroll)) for network in networks)
     assert np.any(online.argmax(-1)[1:] != target.argmax(-1)[1:]), "the networks prefer different actions"
     action, env_output = after_burn_in((unroll.action, unroll.env_output))
     expected = r2d2_loss(
-        online_q=online, target_q=target, action=action, env_output=env_output, importance_weights=WEIGHTS, config=SMALL
+        online_q=online,
+        target_q=target,
+        action=action,
+        env_output=env_output,
+        importance_weights=WEIGHTS,
+        config=config,
     )
     assert expected.metrics["q/abs_td_error"] > 0.1
     output = agent.loss(unroll, tf.constant(WEIGHTS))

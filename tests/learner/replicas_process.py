@@ -64,14 +64,15 @@ def run(replicas, learns):
     readers = []
     for number, (copy, device) in enumerate(zip(acting, replicas.inference_devices, strict=True)):
         count = 2 * BATCH
-        store = UnrollStore(copy.step_spec, count, count * agent.length, device)
+        store = UnrollStore(copy.step_spec, count, count * agent.length, device, copy.history, copy.restored_state)
         fill(store)
         readers.append(replicas.reader(store, number))
     weights = np.linspace(0.2, 1, BATCH, dtype=np.float32)
     results = {}
     for number in range(UPDATES):
         slots = np.random.default_rng(number).permutation(2 * BATCH)[:BATCH].astype(np.int32)
-        places = agent.length * slots + np.arange(agent.length, dtype=np.int32)[:, None]
+        steps = np.arange(-agent.history, agent.length, dtype=np.int32)
+        places = (agent.length * slots + steps[:, None]) % (agent.length * 2 * BATCH)
         pieces = zip(np.split(slots, len(readers)), np.split(places, len(readers), axis=1), strict=True)
         addresses = [Addresses(tf.constant(own), tf.constant(at)) for own, at in pieces]
         parts = [part for read, piece in zip(readers, addresses, strict=True) for part in read(piece)]

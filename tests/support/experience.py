@@ -85,7 +85,7 @@ def move(agent, seed, scale=0.5):
 
 def assert_matches_step_spec(agent, unroll):
     """The record of a step is as `Agent.step_spec` says."""
-    spec = agent.step_spec
+    spec, unroll = agent.step_spec, unroll._replace(initial_state=agent.stored_state(unroll.initial_state))
     tf.nest.assert_same_structure(spec, unroll)
     step = unroll._replace(initial_state=())
     for own, tensor in zip(tf.nest.flatten(spec._replace(initial_state=())), tf.nest.flatten(step), strict=True):
