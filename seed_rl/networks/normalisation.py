@@ -45,13 +45,18 @@ class RunningMoments(keras.layers.Layer):
         """The standard deviation, float32 of `shape`; for a constant quantity its magnitude, or 1 if it is zero."""
         return _deviation(self.mean.value, self.variance.value)
 
-    def normalise(self, x: Any, block: int = 1) -> tf.Tensor:
+    def normalise(self, x: Any) -> tf.Tensor:
         """(x - mean) / deviation, clipped to [-10, 10]: float32 with the shape of x, [..., *shape], or of several such
-        quantities concatenated along the last axis, or of frames in blocks (`frame_stack.stack_frames`)."""
+        quantities concatenated along the last axis."""
+        return normalised(x, *self.statistics(tf.convert_to_tensor(x).shape[-1] if self.mean.shape.rank else 0))
+
+    def statistics(self, channels: int, block: int = 1) -> tuple[tf.Tensor, tf.Tensor]:
+        """The mean and 1 / deviation, float32 of `shape`, or of several such quantities concatenated along the last
+        axis to so many `channels`, or of frames in blocks (`frame_stack.stack_frames`)."""
         mean, scale = (in_blocks(statistic, block) for statistic in (self.mean.value, 1.0 / self.deviation))
-        if mean.shape.rank and (copies := x.shape[-1] // mean.shape[-1]) > 1:
+        if mean.shape.rank and (copies := channels // mean.shape[-1]) > 1:
             mean, scale = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, scale))
-        return tf.clip_by_value((tf.cast(x, tf.float32) - mean) * scale, -_CLIP, _CLIP)
+        return mean, scale
 
     def moments(self, x: Any, left_out: Any = None) -> tf.Tensor:
         """The zeroth, first and second moment of a batch [..., *shape] about the running mean: float32 [3, *shape].
@@ -94,6 +99,11 @@ class RunningMoments(keras.layers.Layer):
         self.mean.assign(self.mean.value + step)
         self.variance.assign(tf.where(begins, self.variance.value, tf.maximum(variance, 0.0)))
         self.steps.assign(tf.where(begins, 0.0, total))
+
+
+def normalised(x: Any, mean: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """(x - mean) * scale, float32, clipped to 10 deviations."""
+    return tf.clip_by_value((tf.cast(x, tf.float32) - mean) * scale, -_CLIP, _CLIP)
 
 
 def _deviation(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.frame_stack import initial_frames, stack_frames, time_first
-from seed_rl.networks.normalisation import RunningMoments
+from seed_rl.networks.normalisation import RunningMoments, normalised
 from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
 from seed_rl.own_classes import own_class
@@ -22,8 +22,6 @@ from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec, choices_
 from seed_rl.system.devices import has_accelerator
 from seed_rl.types import EnvOutput
 
-# Compiled even where the layers around them are not: one pass over the bytes is several times faster on a CPU.
-_FUSED: dict[str, Any] = {"jit_compile": True, "autograph": False}
 _IMAGES = ("frame", "planes")
 
 
@@ -76,7 +74,6 @@ class Trunk(keras.layers.Layer):
             for n, (name, spec) in enumerate(self._tensors)
             if config.observation_norm and spec.kind not in ("planes", "words")
         }
-        self._standardise_frames = tf.function(self._standardise, **_FUSED)
         self._fusion = None if config.fusion == "concat" else _make_own(config, "fusion", "fusion")
         self._core = _build_core(config)
         self._core_norm: Any = None
@@ -163,22 +160,21 @@ class Trunk(keras.layers.Layer):
     def _torso_input(self, name: str, spec: ArraySpec, tensor: tf.Tensor, present: Any) -> tf.Tensor:
         """Return a tensor as its torso takes it: standardised, unpacked, or with the scale of an image."""
         if name in self._moments:
-            standardise = self._standardise_frames if spec.kind == "frame" else self._standardise
-            return standardise(name, tensor, present)
+            return self._standardise(name, spec, tensor, present)
         if spec.kind == "planes":
             return unpack_planes(tensor)
         if spec.kind == "grid" and as_image(spec, self._config):
             return 255.0 * tf.cast(tensor, tf.float32)
         return tensor
 
-    def _standardise(self, name: str, tensor: tf.Tensor, present: Any) -> tf.Tensor:
+    def _standardise(self, name: str, spec: ArraySpec, tensor: tf.Tensor, present: Any) -> tf.Tensor:
         """Standardise a tensor, in the compute dtype: images to a deviation of 255, absent ones in a stack to zero."""
-        spec, block = dict(self._tensors)[name], self._blocks[name]
-        standard = self._moments[name].normalise(tensor, block) * (255.0 if as_image(spec, self._config) else 1.0)
+        block, unit = self._blocks[name], tf.constant(255.0 if as_image(spec, self._config) else 1.0)
         if not isinstance(present, tuple):
-            channels = tf.repeat(tf.cast(present, tf.float32), spec.shape[-1] * block**2, axis=-1)
-            standard *= channels[:, :, tf.newaxis, tf.newaxis]
-        return tf.cast(standard, self.compute_dtype)
+            unit *= tf.repeat(tf.cast(present, tf.float32), spec.shape[-1] * block**2, axis=-1)[:, :, None, None]
+        standardise = _standardise_frames if spec.kind == "frame" else _standardise
+        # Statistics are brought into shape outside: XLA would do that for each pixel of each frame.
+        return standardise(tensor, *self._moments[name].statistics(tensor.shape[-1], block), unit, self.compute_dtype)
 
     def moments(self, env_output: EnvOutput) -> Mapping[str, tf.Tensor]:
         """The moments, for `update`, of those observations [T, B, ...] that the trunk standardises."""
@@ -244,6 +240,14 @@ class TrunkModel(keras.Model, abc.ABC):
 
         `legal`, bool [T, B, N], lets `rl.masks.mask_illegal` rule out illegal actions; omitted without action masks.
         """
+
+
+def _standardise(x: tf.Tensor, mean: tf.Tensor, scale: tf.Tensor, unit: tf.Tensor, dtype: str) -> tf.Tensor:
+    return tf.cast(normalised(x, mean, scale) * unit, dtype)
+
+
+# Compiled even where the layers around it are not: one pass over the bytes is several times faster on a CPU.
+_standardise_frames = tf.function(_standardise, jit_compile=True, autograph=False)
 
 
 def _part(observation: Any, name: str) -> Any:
