@@ -10,19 +10,14 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from seed_rl.networks.config import TrunkConfig, smallest_frame
+from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.frame_stack import initial_frames, stack_frames, time_first
+from seed_rl.networks.layers import as_image, block_of, build_core, build_own, build_torso, check_features, check_torso
 from seed_rl.networks.normalisation import RunningMoments, normalised
-from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
-from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
-from seed_rl.own_classes import own_class
 from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec, choices_of
-from seed_rl.system.devices import has_accelerator
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, EnvSpec, choices_of
 from seed_rl.types import EnvOutput
-
-_IMAGES = ("frame", "planes")
 
 
 class TrunkState(NamedTuple):
@@ -62,20 +57,20 @@ class Trunk(keras.layers.Layer):
         self._env_spec = env_spec
         self._tensors = env_spec.network_inputs()
         self._actions = distribution_of(env_spec.action)
-        _check_torso(config, env_spec)
+        check_torso(config, env_spec)
         self._blocks = {
             name: block_of(spec, config) if self._is_stacked(name, spec) else 1 for name, spec in self._tensors
         }
         self._torsos = [
-            _build_torso(config, spec, f"torso_{n}", self._blocks[name]) for n, (name, spec) in enumerate(self._tensors)
+            build_torso(config, spec, f"torso_{n}", self._blocks[name]) for n, (name, spec) in enumerate(self._tensors)
         ]
         self._moments = {
             name: RunningMoments(spec.shape, name=f"moments_{n}", bounded=spec.kind != "frame")
             for n, (name, spec) in enumerate(self._tensors)
             if config.observation_norm and spec.kind not in ("planes", "words")
         }
-        self._fusion = None if config.fusion == "concat" else _make_own(config, "fusion", "fusion")
-        self._core = _build_core(config)
+        self._fusion = None if config.fusion == "concat" else build_own(config, "fusion", "fusion")
+        self._core = build_core(config)
         self._core_norm: Any = None
         if config.layer_norm == "all" and self._core is not None:
             self._core_norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=config.dtype, name="core_norm")
@@ -134,12 +129,12 @@ class Trunk(keras.layers.Layer):
             tensor = self._torso_input(name, spec, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
             features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
-            _check_features(self._config, "torso", features, [steps * batch])
+            check_features(self._config, "torso", features, [steps * batch])
             parts.append(tf.reshape(features, [steps, batch, features.shape[-1]]))
         if self._fusion is not None:
             leading = parts[0].shape[:-1]
             parts = [self._fusion({name: part for (name, _), part in zip(self._tensors, parts, strict=True)})]
-            _check_features(self._config, "fusion", parts[0], leading)
+            check_features(self._config, "fusion", parts[0], leading)
         if self._config.previous_step_inputs:
             parts += self._previous_step(prev_action, env_output.reward, parts[0].dtype)
         features = parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
@@ -147,7 +142,7 @@ class Trunk(keras.layers.Layer):
         if self._core is not None:
             leading = features.shape[:-1]
             features, core_state = self._core(features, env_output.done, state.core)
-            _check_features(self._config, "core", features, leading)
+            check_features(self._config, "core", features, leading)
             features = features if self._core_norm is None else self._core_norm(features)
         return features, TrunkState(after, core_state)
 
@@ -254,88 +249,6 @@ def _part(observation: Any, name: str) -> Any:
     return observation[name] if name else observation
 
 
-def as_image(spec: ArraySpec, config: TrunkConfig) -> bool:
-    """Whether the torso of a tensor takes images, from 0 to 255 or with a deviation of 255."""
-    return spec.kind in _IMAGES or torso_of(spec, config) not in ("mlp", "words")
-
-
 def unpack_planes(packed: Any) -> tf.Tensor:
     """Unpack bits, uint16 [..., H, W], to frames uint8 [..., H, W, 16] of 0 and 255, lowest bit first."""
     return 255 * tf.cast(masks.unpack_bits(packed, 16), tf.uint8)
-
-
-def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
-    """The kind of torso for a tensor: the one named in the settings, or `shallow`, `mlp` or `words`."""
-    if spec.kind == "words":
-        return "words"
-    if spec.kind == "numbers" or (spec.kind == "grid" and config.torso == "auto"):
-        return "mlp"
-    if config.torso == "auto" or (config.torso == "shallow" and spec.kind == "grid"):
-        return "shallow" if min(spec.shape[:2]) >= smallest_frame(config.convolutions) else "mlp"
-    return config.torso
-
-
-def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
-    specs = [spec for _, spec in env_spec.network_inputs()]
-    images = [spec for spec in specs if spec.kind in _IMAGES] or [spec for spec in specs if spec.kind == "grid"]
-    if config.torso not in ("auto", "mlp") and not images:
-        raise CannotAct(
-            f"the {config.torso} torso takes images, [height, width, channels] or uint16 [height, width] of "
-            f"bit planes, got {env_spec}; {type(config).__name__}.torso = 'mlp' takes anything"
-        )
-    smallest = smallest_frame(config.convolutions)
-    if config.torso == "shallow" and any(min(spec.shape[:2]) < smallest for spec in images):
-        raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
-
-
-def block_of(spec: ArraySpec, config: TrunkConfig) -> int:
-    """The side of the blocks of pixels that the torso takes as channels; 1: it takes frames as they are.
-
-    Four frames are few channels for a CPU's instructions for bfloat16, which multiply by sixteens or more.
-    """
-    _, size, stride = config.convolutions[0]
-    height, width, channels = spec.shape
-    divides = not any(each % stride for each in (size, height, width)) and stride * channels % 4 == 0
-    on_cpu = config.dtype == "mixed_bfloat16" and not has_accelerator()
-    return stride if divides and on_cpu and torso_of(spec, config) == "shallow" else 1
-
-
-def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str, block: int) -> Any:
-    kind = torso_of(spec, config)
-    if kind == "words":
-        return WordTorso(dtype=config.dtype, name=name)
-    if kind == "mlp":
-        return mlp_torso(config, 1 / 255 if as_image(spec, config) else 1.0, name)
-    if kind == "shallow":
-        return shallow_torso(config, name, block)
-    if kind == "deep":
-        return deep_torso(config, name)
-    return _make_own(config, "torso", name)
-
-
-def _make_own(config: TrunkConfig, role: str, name: str) -> Any:
-    """Instantiate the custom layer that `config` names for a role; raise CannotAct if there is no such class."""
-    kind = own_class(f"{type(config).__name__}.{role}", getattr(config, role), keras.Layer)
-    if role == "core":
-        return kind(units=config.core_units, dtype=config.dtype, name=name)
-    return kind(units=config.hidden or 256, kernel_initializer=config.kernel_initializer, dtype=config.dtype, name=name)
-
-
-def _check_features(config: TrunkConfig, role: str, features: Any, leading: Sequence[int]) -> None:
-    """Raise CannotAct unless the features that a layer returned have the shape [*leading, F]."""
-    shape = getattr(features, "shape", None)
-    if shape is None or len(shape) != len(leading) + 1 or list(shape[:-1]) != list(leading):
-        wanted = f"[{', '.join([*map(str, leading), 'F'])}]"
-        found = f"the shape {list(shape)}" if shape is not None else type(features).__name__
-        layer = f"{type(config).__name__}.{role} = {getattr(config, role)!r}"
-        error = CannotAct(f"{layer}: its features must have the shape {wanted}, got {found}")
-        error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would add a layer's arguments
-        raise error
-
-
-def _build_core(config: TrunkConfig) -> Any:
-    if config.core == "none":
-        return None
-    if config.core in ("lstm", "gru"):
-        return (ResetLSTM if config.core == "lstm" else ResetGRU)(config.core_units, config.dtype, "core")
-    return _make_own(config, "core", "core")

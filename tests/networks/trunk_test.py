@@ -10,7 +10,8 @@ import tensorflow as tf
 from seed_rl.networks import trunk as trunk_module
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.frame_stack import FrameState
-from seed_rl.networks.trunk import Trunk, block_of, torso_of, unpack_planes
+from seed_rl.networks.layers import block_of, torso_of
+from seed_rl.networks.trunk import Trunk, unpack_planes
 from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
 from tests.networks.frame_stack_test import present_frames
 from tests.support import experience

@@ -22,8 +22,8 @@ from seed_rl.extras.planning.plan import (
 RATES = Rates(
     env_steps=1000, act_ms=2, act_batch=32, update_ms=40, server_us=160, host_us=10, learner_cores=4, accelerators=1
 )
-UNROLL = 21 * (128 + 4 + 1 + 1 + 4 + 4 + 12 + 4)
-"""Bytes of 21 steps of Catch: padded observation, reward, done, truncated, two actions, three logits and the value."""
+STEP = 128 + 4 + 1 + 1 + 4 + 4 + 12 + 4
+"""Bytes of a step of Catch: padded observation, reward, done, truncated, two actions, three logits and the value."""
 
 
 def load(name, *bindings):
@@ -53,9 +53,9 @@ def test_a_learner_with_an_accelerator(catch):
     # A step is 4 + 1 + 50 bytes, and 3 for each message; an action 4 bytes, and 2.
     assert needs.up == pytest.approx(rate / 16 * (899 * 1538 / 1448 + 100))
     assert needs.down == pytest.approx(rate / 16 * (66 * 1538 / 1448 + 100))
-    assert needs.kept_bytes == 16 * UNROLL
+    assert needs.kept_bytes == 16 * 21 * STEP
     # One in progress of each environment, 16 queued, 32 of one more batch, and a spare one.
-    assert needs.unroll_bytes == (192 + 16 + 32 + 1) * UNROLL
+    assert needs.unroll_bytes == (192 + 16 + 32) * 21 * STEP + STEP
 
 
 def test_without_an_accelerator_the_transport_uses_the_same_cores_and_devices_for_both_take_turns(catch):
@@ -76,9 +76,9 @@ def test_of_several_accelerators_some_act_and_some_train():
     assert needs.rate == pytest.approx(2 / 72.5e-6)
     assert needs.latency_seconds == pytest.approx(0.008)
     assert needs.actors == Actors(28, 2, 16, 0)
-    assert needs.kept_bytes == 18 * UNROLL
+    assert needs.kept_bytes == 18 * 21 * STEP
     # On each of the two: half of the environments, half of the queue, 32 of one more batch, and a spare one.
-    assert needs.unroll_bytes == (448 + 9 + 32 + 1) * UNROLL
+    assert needs.unroll_bytes == (448 + 9 + 32) * 21 * STEP + STEP
 
 
 def test_a_host_of_eight_accelerators_has_as_many_learner_processes_as_its_messages_need():
