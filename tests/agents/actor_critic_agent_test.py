@@ -155,13 +155,14 @@ def test_actions_are_held_only_where_they_are_legal_and_never_by_agents_built_fo
     spec = EnvSpec({"observation": NUMBERS, LEGAL_ACTIONS: ArraySpec((1,), "uint8")}, DiscreteSpec(2))
     config = dataclasses.replace(SMALL, explore_after=1)
     agent, output = config.build(spec, 64, seed=1), random_output(np.random.default_rng(0), spec, (64,))
-    output = output._replace(reward=tf.zeros([64]), done=tf.zeros([64], bool), last=tf.zeros([64], bool))
+    output = output._replace(reward=tf.zeros([64]), done=tf.range(64) >= 48, last=tf.zeros([64], bool))
     output.observation[LEGAL_ACTIONS] = tf.constant([[1]] * 32 + [[3]] * 32, tf.uint8)
     state = (Holding(*tf.fill([2, 64], 1000)), agent.initial_state(64)[1])
     second = tf.ones([64], tf.int32)
     action = agent.act(second, output, state, tf.range(64), tf.constant([3, 4])).action.numpy()
     assert not action[:32].any()
-    assert action[32:].mean() > 0.9
+    assert action[32:48].mean() > 0.9
+    assert action[48:].mean() < 0.9, "an episode has just begun"
 
     evaluated = config.build(spec, 0, seed=1)
     tf.nest.assert_same_structure(evaluated.initial_state(64), agent.initial_state(64)[1])

@@ -64,8 +64,7 @@ def test_each_group_gets_its_part_of_a_batch_and_every_step_is_counted_once(monk
         *("room", ([3, 2], [False] * 2), "answered", 1),
     ]
     assert thread.stats == InferenceStats(6, 3, 9, 3 * 2, 4 * 2.0, 2 * 3.0, 3 * 5.0, 11.0, 13.0)
-    both = InferenceStats.of([thread.stats, InferenceStats(1, 1, 1, 1)])
-    assert both == InferenceStats(7, 4, 10, 7, 4.0, 3.0, 7.5, 11.0, 13.0), "times of threads are means over devices"
+    assert InferenceStats.of([thread.stats] * 2) == InferenceStats(12, 6, 18, 12, 8.0, 6.0, 15.0, 22.0, 26.0)
     assert sorted(pool.ends.tolist()) == [0] * 7 + [1, 1], "of the group whose episodes end"
     episodes = [row for each in thread.episodes.take() for row in zip(*map(np.ndarray.tolist, each), strict=True)]
     assert episodes == [(3, 1.0, 1), (0, 1.0, 1), (2, 4.0, 1)]

@@ -97,13 +97,21 @@ def run(replicas, learns):
     return results
 
 
+class Drawing(QuadraticAgent):
+    """Says how many of its seeds are odd."""
+
+    def loss(self, unroll, importance_weights, seed=(0, 0)):
+        odd = tf.reduce_mean(tf.cast(seed % 2, tf.float32))
+        return super().loss(unroll, importance_weights)._replace(metrics={"odd": odd})
+
+
 def run_in_minibatches(replicas):
     """Two passes in two minibatches over four sequences for each device, then over some that are not finite.
 
     Of these, the first device has one in each minibatch, and the other devices none.
     """
     with replicas.scope():
-        agent = QuadraticAgent(two_groups=True)
+        agent = Drawing(two_groups=True)
         step = TrainStep(agent, OPTIMIZER, replicas.strategy, passes=2, minibatches=2)
     rng = np.random.default_rng(0)
     size = 4 * replicas.count
@@ -123,6 +131,7 @@ def run_in_minibatches(replicas):
             f"{number} steps": (update.optimizer_steps, update.left_out),
             f"{number} state": np.concatenate(state),
             f"{number} priorities": update.priorities,
+            f"{number} odd": update.metrics.get("odd", np.nan),
             f"{number} maximum": update.metrics.get("reward/max", np.nan),
         }
     return results

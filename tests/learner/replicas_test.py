@@ -53,19 +53,20 @@ def test_training_and_inference_devices(asked, available, expected):
 
 
 @pytest.mark.parametrize(
-    ("asked", "word"),
+    ("asked", "hosts", "word"),
     [
-        (experiment(training=("GPU:9",)), "GPU:9"),
-        (experiment(training=GPUS[:3]), "batch_size"),
-        (experiment(training=GPUS[:4], minibatches=16), "minibatches"),
-        (experiment(training=GPUS[:4], inference=GPUS[4:7]), "training devices .* multiple"),
-        (experiment(training=GPUS[:2], inference=GPUS[2:4], groups=3), "groups_per_actor"),
-        (experiment(training=GPUS[:2], inference=GPUS[2:4], snapshot=True), "Replay.snapshot"),
+        (experiment(training=("GPU:9",)), 1, "GPU:9"),
+        (experiment(training=GPUS[:3]), 1, "batch_size"),
+        (experiment(36, training=GPUS[:4]), 2, r"batch_size \(18 on each of the hosts\)"),
+        (experiment(training=GPUS[:4], minibatches=16), 1, "minibatches"),
+        (experiment(training=GPUS[:4], inference=GPUS[4:7]), 1, "training devices .* multiple"),
+        (experiment(training=GPUS[:2], inference=GPUS[2:4], groups=3), 1, "groups_per_actor"),
+        (experiment(training=GPUS[:2], inference=GPUS[2:4], snapshot=True), 1, "Replay.snapshot"),
     ],
 )
-def test_impossible_splits_are_refused(asked, word):
+def test_impossible_splits_are_refused(asked, hosts, word):
     with pytest.raises(ConfigError, match=word):
-        split_devices(asked, GPUS)
+        split_devices(asked, GPUS, hosts)
 
 
 def test_replicas_are_on_the_training_cores_of_a_tpu():
@@ -114,6 +115,7 @@ def test_a_refresh_gives_the_inference_devices_the_learned_weights(case, copies,
 def test_minibatches_give_priorities_in_batch_order_and_what_is_not_finite_on_one_device_is_left_out_on_all(results):
     found = results["minibatches-2"]
     np.testing.assert_allclose(found["0 priorities"], found["expected"], rtol=1e-5)
+    assert found["0 odd"] == 0.5, "one of two replicas"
     np.testing.assert_allclose(found["0 maximum"], found["expected maximum"], rtol=1e-6)
     assert [tuple(found[f"{number} steps"]) for number in range(2)] == [(4, 0), (0, 4)]
     np.testing.assert_array_equal(found["1 state"], found["0 state"])
