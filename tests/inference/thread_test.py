@@ -1,5 +1,3 @@
-"""What the thread of an inference device does with its batches."""
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -97,21 +97,15 @@ def run(replicas, learns):
     return results
 
 
-class Drawing(QuadraticAgent):
-    """Says how many of its seeds are odd."""
-
-    def loss(self, unroll, importance_weights, seed=(0, 0)):
-        odd = tf.reduce_mean(tf.cast(seed % 2, tf.float32))
-        return super().loss(unroll, importance_weights)._replace(metrics={"odd": odd})
-
-
 def run_in_minibatches(replicas):
     """Two passes in two minibatches over four sequences for each device, then over some that are not finite.
 
     Of these, the first device has one in each minibatch, and the other devices none.
     """
     with replicas.scope():
-        agent = Drawing(two_groups=True)
+        agent = QuadraticAgent(two_groups=True)
+        loss, odd = agent.loss, lambda seed: {"odd": tf.reduce_mean(tf.cast(seed % 2, tf.float32))}
+        agent.loss = lambda unroll, weights, seed: loss(unroll, weights)._replace(metrics=odd(seed))
         step = TrainStep(agent, OPTIMIZER, replicas.strategy, passes=2, minibatches=2)
     rng = np.random.default_rng(0)
     size = 4 * replicas.count
