@@ -45,7 +45,7 @@ def request(answers, *ids, reward=0.0, done=False, last=False, first=False):
 
 
 def test_each_group_gets_its_part_of_a_batch_and_every_step_is_counted_once(monkeypatch, caplog):
-    answers, pool = [], SlotPool(9)
+    answers, pool = [], SlotPool(9, num_places=99, window=2)
     begun = [request(answers, 3, 0, first=True), request(answers, 2)]
     ended = [request(answers, 3, 0, reward=1, last=True), request(answers, 2, reward=2, first=True)]
     neighbours = Neighbours(begun, ended, [request(answers, 3, done=True), request(answers, 2, reward=4, done=True)])

@@ -146,7 +146,7 @@ def test_a_message_of_another_size_or_header_is_refused():
 
 @pytest.mark.parametrize(
     ("spec", "byte", "value", "name"),
-    [(SMALL, 2 * 6 - 1, 128, "done and last"), (NAMED, 2 * 6 + 1, 255, "alive")],
+    [(SMALL, 2 * 4, 2, "done and last"), (SMALL, 2 * 6 - 1, 128, "done and last"), (NAMED, 2 * 6 + 1, 255, "alive")],
 )
 def test_bools_must_be_0_or_1(spec, byte, value, name):
     codec = StepCodec(spec, 2)
