@@ -4,9 +4,11 @@ Shapes: T steps, B sequences, frames of H x W pixels and C channels, stacks of D
 along the channel axis, oldest first. The state passed from call to call holds the last D - 1 frames.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.rl import checks
@@ -53,8 +55,10 @@ def stack_frames(frames: Any, done: Any, state: FrameState, block: int = 1) -> t
     checks.check_shape("state", state.frames, [shape[1], None, *shape[2:]])
     history = state.frames.shape[1]
     newest = time_first(frames[max(0, shape[0] - history) :])
-    if shape[0] < history:
-        newest = tf.concat([state.frames[:, shape[0] :], newest], axis=1)
+    if (older := history - shape[0]) > 0:  # rows of bytes: several times faster than parts of five axes
+        kept, added = (tf.reshape(pixels, [shape[1], -1]) for pixels in (state.frames, newest))
+        kept = kept[:, -older * math.prod(shape[2:]) :]
+        newest = tf.reshape(tf.concat([kept, added], axis=1), state.frames.shape)
     if block == 1:
         stacks, present, seen = _stack(frames, done, state, (0, 1))
         return Stacks(tf.reshape(stacks, [*shape[:4], -1]), present), FrameState(newest, seen)
@@ -73,8 +77,9 @@ def in_blocks(frame: tf.Tensor, block: int) -> tf.Tensor:
     if block == 1:
         return frame
     height, width, channels = frame.shape
-    pieces = tf.reshape(frame, [height // block, block, width // block, block, channels])
-    return tf.reshape(tf.transpose(pieces, [0, 2, 1, 3, 4]), [height // block, width // block, block**2 * channels])
+    order = np.arange(height * width).reshape(height // block, block, width // block, block).transpose(0, 2, 1, 3)
+    pixels = tf.gather(tf.reshape(frame, [-1, channels]), order.ravel())  # faster than a transposition of small pieces
+    return tf.reshape(pixels, [height // block, width // block, block**2 * channels])
 
 
 # Compiled even where the layers around it are not: one pass over the bytes is several times faster on a CPU. Changes

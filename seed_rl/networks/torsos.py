@@ -6,10 +6,12 @@ Weights are float32; computation and features have the compute dtype of `TrunkCo
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.networks.config import TrunkConfig
@@ -146,9 +148,11 @@ class FrameConv(keras.layers.Conv2D):
         kernel = kernel * (1.0 / 255.0)
         if self._block == 1:
             return super().convolution_op(inputs, kernel)
+        # A product with a permutation: exact, and on a CPU several times faster than a transposition of small pieces.
         size, channels, filters = kernel.shape[0] // self._block, kernel.shape[2], kernel.shape[3]
-        kernel = tf.reshape(kernel, [size, self._block, size, self._block, channels, filters])
-        kernel = tf.reshape(tf.transpose(kernel, [0, 2, 4, 1, 3, 5]), [size, size, -1, filters])
+        rows = np.arange(math.prod(kernel.shape[:3])).reshape(size, self._block, size, self._block, channels)
+        order = tf.one_hot(rows.transpose(0, 2, 4, 1, 3).ravel(), rows.size, dtype=kernel.dtype)
+        kernel = tf.reshape(order @ tf.reshape(kernel, [rows.size, filters]), [size, size, -1, filters])
         return tf.nn.conv2d(inputs, kernel, strides=1, padding="VALID")
 
     def _frame_shape(self, shape: Sequence[int | None]) -> Sequence[int | None]:
