@@ -59,16 +59,14 @@ def stack_frames(frames: Any, done: Any, state: FrameState, block: int = 1) -> t
         kept, added = (tf.reshape(pixels, [shape[1], -1]) for pixels in (state.frames, newest))
         kept = kept[:, -older * math.prod(shape[2:]) :]
         newest = tf.reshape(tf.concat([kept, added], axis=1), state.frames.shape)
+    present, seen = _presence(done, state.seen, history)
     if block == 1:
-        stacks, present, seen = _stack(frames, done, state, (0, 1))
-        return Stacks(tf.reshape(stacks, [*shape[:4], -1]), present), FrameState(newest, seen)
-    # Four pixels at a time: on CPUs this takes no longer than stacking without blocks.
-    pieces = [shape[2] // block, block, shape[3] // block, block * shape[4] // 4]
-    words, before = (
-        tf.bitcast(tf.reshape(pixels, [*pixels.shape[:2], *pieces, 4]), tf.int32) for pixels in (frames, state.frames)
-    )
-    stacks, present, seen = _stack(words, done, FrameState(before, state.seen), (0, 2))
-    stacks = tf.reshape(tf.bitcast(stacks, tf.uint8), [*shape[:2], *pieces[::2], -1])
+        stacks = tf.reshape(_stack(frames, state.frames, present, (0, 1)), [*shape[:4], -1])
+    else:  # four pixels at a time: on CPUs this takes no longer than stacking without blocks
+        pieces = [shape[2] // block, block, shape[3] // block, block * shape[4] // 4]
+        pixels = (tf.reshape(each, [*each.shape[:2], *pieces, 4]) for each in (frames, state.frames))
+        words = _stack(*(tf.bitcast(each, tf.int32) for each in pixels), present, (0, 2))
+        stacks = tf.reshape(tf.bitcast(words, tf.uint8), [*shape[:2], *pieces[::2], -1])
     return Stacks(stacks, present), FrameState(newest, seen)
 
 
@@ -82,32 +80,36 @@ def in_blocks(frame: tf.Tensor, block: int) -> tf.Tensor:
     return tf.reshape(pixels, [height // block, width // block, block**2 * channels])
 
 
-# Compiled even where the layers around it are not: one pass over the bytes is several times faster on a CPU. Changes
-# of type stay outside, since XLA would compute each byte anew from the word that it is in.
 @tf.function(jit_compile=True, autograph=False)
-def _stack(frames: tf.Tensor, done: tf.Tensor, state: FrameState, first_axes: Sequence[int]) -> Any:
-    """Stack frames [T, B, ...] to [T, B, *some of their axes, D, *the others], where `first_axes` are the former.
-
-    Also return which are present, bool [T, B, D], and the next `FrameState.seen`.
-    """
-    history = state.frames.shape[1]
-    # In the sequence of all D - 1 + T frames, offset k holds for step t the frame D - 1 - k steps earlier.
-    offsets = [slice(k, k - history or None) for k in range(history + 1)]
-    sequence = tf.concat([time_first(state.frames), frames], axis=0)
-    known = tf.range(history)[:, tf.newaxis] >= history - state.seen
+def _presence(done: tf.Tensor, seen: tf.Tensor, history: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return which frames of each stack are present, bool [T, B, D], and the next `FrameState.seen`."""
+    known = tf.range(history)[:, tf.newaxis] >= history - seen
     known = tf.concat([known, tf.ones(done.shape, tf.bool)], axis=0)
     episode = tf.pad(tf.cumsum(tf.cast(done, tf.int32)), [[history, 0], [0, 0]])
-    present = tf.stack([known[offset] & tf.equal(episode[offset], episode[history:]) for offset in offsets])
-    planes = tf.stack([sequence[offset] for offset in offsets])
-    shown = tf.reshape(present, [*present.shape, *[1] * (planes.shape.rank - 3)])
-    planes = tf.where(shown, planes, tf.zeros([], planes.dtype))
+    own = [known[offset] & tf.equal(episode[offset], episode[history:]) for offset in _offsets(history)]
+    present = tf.stack(own, axis=-1)
+    return present, tf.reduce_sum(tf.cast(present[-1, :, 1:], tf.int32), axis=-1)
+
+
+# Compiled even where the layers around it are not: one pass over the bytes is several times faster on a CPU. With
+# another result XLA would make it two passes; changes of type stay outside, since it would compute each byte anew.
+@tf.function(jit_compile=True, autograph=False)
+def _stack(frames: tf.Tensor, before: tf.Tensor, present: tf.Tensor, first_axes: Sequence[int]) -> tf.Tensor:
+    """Stack frames [T, B, ...] to [T, B, *some of their axes, D, *the others], where `first_axes` are the former."""
+    sequence = tf.concat([time_first(before), frames], axis=0)
+    planes = tf.stack([sequence[offset] for offset in _offsets(before.shape[1])])
+    shown = tf.transpose(present, [2, 0, 1])
+    planes *= tf.cast(tf.reshape(shown, [*shown.shape, *[1] * (planes.shape.rank - 3)]), planes.dtype)
 
     # A single transposition is several times faster than concatenation along such a short axis.
     axes = range(3, planes.shape.rank)
     first = [axes[axis] for axis in first_axes]
-    stacks = tf.transpose(planes, [1, 2, *first, 0, *(axis for axis in axes if axis not in first)])
-    seen = tf.reduce_sum(tf.cast(present[1:, -1], tf.int32), axis=0)
-    return stacks, tf.transpose(present, [1, 2, 0]), seen
+    return tf.transpose(planes, [1, 2, *first, 0, *(axis for axis in axes if axis not in first)])
+
+
+def _offsets(history: int) -> list[slice]:
+    """In a sequence of all D - 1 + T frames, offset k holds for step t the frame D - 1 - k steps earlier."""
+    return [slice(k, k - history or None) for k in range(history + 1)]
 
 
 def time_first(frames: tf.Tensor) -> tf.Tensor:
