@@ -19,7 +19,7 @@ from seed_rl.agents.base import ActOutput, LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.normalisation import ValueHead
 from seed_rl.networks.torsos import dense
-from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState
+from seed_rl.networks.trunk import Observed, Trunk, TrunkModel, TrunkState
 from seed_rl.rl import masks, randomness
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.exploration import Holding, hold
@@ -86,10 +86,10 @@ class ActorCritic(TrunkModel):
         self.baseline = ValueHead(value_norm, name="baseline")
 
     def call(
-        self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState
+        self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState, observed: Observed | None = None
     ) -> tuple[NetworkOutput, TrunkState]:
         """Run T steps of B environments; without the observations of a critic, values are zero."""
-        outputs, state = super().call(prev_action, env_output, state)
+        outputs, state = super().call(prev_action, env_output, state, observed)
         if self.critic is None:
             return outputs, state
         if all(name in env_output.observation for name in self.critic.keys):
