@@ -23,7 +23,6 @@ A part is the block between `<!-- KIND: NAME -->` and `<!-- end -->`; the rest o
 """
 
 import argparse
-import hashlib
 import importlib
 import json
 import math
@@ -39,7 +38,7 @@ from typing import Any
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # for what is not installed
 
 from benchmarks.report import write_table
-from scripts import atari_page
+from scripts import atari_page, records
 from seed_rl.evaluation.plot import plot_curves
 from seed_rl.extras.sharing import published
 from seed_rl.reporting import metrics
@@ -62,9 +61,6 @@ PAGES = {
     DOCS / "guides" / "slurm.md": DOCS.parent,
 }
 """Directory with the data of each page."""
-RECORDS = DOCS / "results" / "records.sha256"
-"""Hashes of everything that a run wrote."""
-WRITTEN_BY_RUNS = {".csv", ".gin", ".json", ".mp4", ".safetensors", ".tar"}
 LANGUAGES = {".sh": "sh", ".toml": "toml"}
 END = "<!-- end -->"
 BEGIN = re.compile("<!-- (table|atari|run|policies|quantities|listing): ")
@@ -86,10 +82,6 @@ CURVES = {
     },
 }
 """Names of curves in pictures of docs/results, and where the CSV files of their seeds begin."""
-LEARNING = ("agents", "configs", "seed_rl/rl", "seed_rl/networks", "seed_rl/learner", "seed_rl/buffers")
-"""Code that decides what is learned from how many frames."""
-CODE = ("agents", "configs", "envs", "seed_rl")
-COMMIT = re.compile(r'"commit": "([0-9a-f]{7,40})"|"seed_rl": "[^"]*\+g([0-9a-f]{7,40})')
 PICTURES = ("by_hours.png", "with_cut.png")
 """Pictures of a run, of which the first that exists is shown."""
 
@@ -140,73 +132,17 @@ def record(logdir: str, destination: pathlib.Path, command: str, commit: str, ac
     (destination / "about.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
 
 
-def record_files() -> list[str]:
-    """Return the paths of everything that a run wrote, relative to the repository."""
-    results, pretrained = RECORDS.parent, DOCS / "pretrained"
-    files = [path for folder in (results, pretrained) for path in folder.rglob("*") if path.suffix in WRITTEN_BY_RUNS]
-    return sorted(str(path.relative_to(DOCS.parent)) for path in (*files, *pretrained.glob("*/README.md")))
-
-
-def listed_records() -> dict[str, str]:
-    """Return the listed hash of each record, by path."""
-    lines = RECORDS.read_text(encoding="utf-8").splitlines() if RECORDS.exists() else []
-    return {path: digest for digest, path in (line.split("  ", 1) for line in lines)}
-
-
-def add_records() -> int:
-    """Append the hashes of new records, unless a listed one is not what it was; return the exit code."""
-    listed = listed_records()
-    found = {path: hashlib.sha256((DOCS.parent / path).read_bytes()).hexdigest() for path in record_files()}
-    changed = [path for path, digest in listed.items() if found.get(path) != digest]
-    if changed:
-        print(f"{RECORDS.name}: records are never changed, but these are: {', '.join(changed)}", file=sys.stderr)
-        return 1
-    with RECORDS.open("a", encoding="utf-8") as file:
-        file.writelines(f"{digest}  {path}\n" for path, digest in found.items() if path not in listed)
-    return 0
-
-
-def ages() -> list[str]:
-    """Describe each record, or folder of records, by its oldest commit and by what has changed since, oldest first.
-
-    Raises:
-      PageError: a record's commit is not in the history.
-    """
-    commits: dict[str, set[str]] = {}
-    for name in (each for each in record_files() if each.endswith(".json")):
-        found = {first or second for first, second in COMMIT.findall((DOCS.parent / name).read_text(encoding="utf-8"))}
-        one_by_one = pathlib.Path(name).parent == pathlib.Path("docs/results/performance")
-        commits.setdefault(name if one_by_one else os.path.dirname(name), set()).update(found)
-    lines = []
-    for name, found in commits.items():
-        if found:
-            date, commit = min(_git("log", "-1", "--format=%cs %h", each).split() for each in found)
-            since = [
-                len(_git("log", "--oneline", f"{commit}..HEAD", "--", *code).split("\n")) - 1
-                for code in (LEARNING, CODE)
-            ]
-            lines.append(f"{date}  {commit}  {since[0]:6}  {since[1]:4}  {name}")
-    return ["date        commit     learning  code  record; commits since that changed these", *sorted(lines)]
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=DOCS.parent, capture_output=True, text=True)
-    if done.returncode:
-        raise PageError(f"git {' '.join(arguments[:4])}: {done.stderr.strip()}")
-    return done.stdout
-
-
 def draw_curves() -> None:
     """Draw the pictures of `CURVES`, whose legends are the names of links to the seeds' files."""
     for picture, curves in CURVES.items():
         with tempfile.TemporaryDirectory() as folder:
             links = []
             for name, begin in curves.items():
-                for seed, path in enumerate(sorted(RECORDS.parent.glob(f"{begin}*seed=*.csv"))):
+                for seed, path in enumerate(sorted((DOCS / "results").glob(f"{begin}*seed=*.csv"))):
                     links.append(os.path.join(folder, f"{name} seed={seed}.csv"))
                     os.symlink(path, links[-1])
             axis = "hours" if picture.endswith("hours") else "frames"
-            plot_curves(links, [str(RECORDS.parent / f"{picture}.png")], axis)
+            plot_curves(links, [str(DOCS / "results" / f"{picture}.png")], axis)
 
 
 def table_of(name: str, data: pathlib.Path) -> str:
@@ -345,12 +281,11 @@ def main() -> int:
     parser.add_argument("--accelerator", default="no accelerator", help="GPU or TPU of the recorded run")
     arguments = parser.parse_args()
     if arguments.ages:
-        print("\n".join(ages()))
-        return 0
+        return records.print_ages()
     if arguments.record:
         logdir, destination, command = arguments.record
         record(logdir, pathlib.Path(destination), command, arguments.commit, arguments.accelerator)
-    if (arguments.add or arguments.record) and add_records():
+    if (arguments.add or arguments.record) and records.add():
         return 1
     if arguments.pictures:
         draw_curves()

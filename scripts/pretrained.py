@@ -29,7 +29,7 @@ def add(arguments: argparse.Namespace) -> int:
     """Publish a policy in docs/pretrained, with its learning curve."""
     load_tensorflow()
     from benchmarks.report import write_table
-    from scripts import pages
+    from scripts import pages, records
     from seed_rl.extras.sharing import hub
 
     folder = published.ROOT / arguments.name
@@ -45,7 +45,7 @@ def add(arguments: argparse.Namespace) -> int:
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
     wrong = [name for name, most in LARGEST.items() if not 0 < sizes.get(name, 0) <= most]
     print(f"{folder}: missing or too large: {', '.join(wrong)}" if wrong else folder)
-    return max(int(bool(wrong)), pages.update(pages.DOCS / "guides" / "pretrained.md"), pages.add_records())
+    return max(int(bool(wrong)), pages.update(pages.DOCS / "guides" / "pretrained.md"), records.add())
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS
-from scripts import pages
+from scripts import pages, records
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -42,9 +42,9 @@ def test_a_page_is_up_to_date_and_written_from_its_data(run, path):
 
 
 def test_every_record_is_listed_and_unchanged():
-    listed = pages.listed_records()
+    listed = records.listed()
     assert len(listed) > 400
-    assert sorted(listed) == pages.record_files()
+    assert sorted(listed) == records.files()
     found = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in listed}
     changed = [name for name, digest in listed.items() if found[name] != digest]
     assert not changed, changed
@@ -54,16 +54,16 @@ def test_new_records_are_appended_and_changed_ones_refused(monkeypatch, capsys, 
     results = tmp_path / "docs" / "results"
     results.mkdir(parents=True)
     (tmp_path / "docs" / "pretrained").mkdir()
-    monkeypatch.setattr(pages, "DOCS", tmp_path / "docs")
-    monkeypatch.setattr(pages, "RECORDS", results / "records.sha256")
+    monkeypatch.setattr(records, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(records, "RECORDS", results / "records.sha256")
     for name in ("b.json", "a.csv", "page.md"):
         (results / name).write_text(name)
-        assert pages.add_records() == 0
-    assert [*pages.listed_records()] == ["docs/results/b.json", "docs/results/a.csv"]
-    checked = subprocess.run(["sha256sum", "--check", "--quiet", pages.RECORDS], cwd=tmp_path)
+        assert records.add() == 0
+    assert [*records.listed()] == ["docs/results/b.json", "docs/results/a.csv"]
+    checked = subprocess.run(["sha256sum", "--check", "--quiet", records.RECORDS], cwd=tmp_path)
     assert checked.returncode == 0
     (results / "a.csv").write_text("edited")
-    assert pages.add_records() == 1
+    assert records.add() == 1
     assert "never changed, but these are: docs/results/a.csv\n" in capsys.readouterr().err
 
 
@@ -77,17 +77,17 @@ def test_ages_count_the_commits_that_changed_the_code_since_a_record(monkeypatch
             subprocess.run(["git", *command], cwd=tmp_path, check=True)
         return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True).strip()
 
-    monkeypatch.setattr(pages, "DOCS", tmp_path / "docs")
-    monkeypatch.setattr(pages, "RECORDS", tmp_path / "docs" / "results" / "records.sha256")
+    monkeypatch.setattr(records, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(records, "RECORDS", tmp_path / "docs" / "results" / "records.sha256")
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     measured = commit("agents/agent.py", "1")
     commit("docs/results/run/about.json", f'{{"commit": "{measured}"}}')
     for name in ("envs/suite.py", "agents/agent.py", "docs/page.md"):
         commit(name, "2")
-    assert [line.split()[1:] for line in pages.ages()[1:]] == [[measured[:7], "1", "2", "docs/results/run"]]
+    assert [line.split()[1:] for line in records.ages()[1:]] == [[measured[:7], "1", "2", "docs/results/run"]]
     commit("docs/results/run/about.json", '{"commit": "0123456789"}')
-    with pytest.raises(pages.PageError, match="unknown revision"):
-        pages.ages()
+    with pytest.raises(records.RecordError, match="unknown revision"):
+        records.ages()
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=["README", "Home"])

@@ -161,10 +161,10 @@ class R2D2Agent(ModelAgent):
         return q
 
     def _unroll_qs(self, unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor]:
-        """The same without a recurrent core, of those steps only that are needed; elsewhere zeros.
+        """The online and target networks' Q-values without a recurrent core; zeros where no target needs them.
 
-        No gradient flows through the last step, and the target network's values are needed n steps after the first one,
-        or earlier where an episode is truncated.
+        No gradient flows through the last step. The target network's values are needed from n steps after the first
+        one, or from the step after the first one if an episode in the batch is truncated before that.
         """
         state, steps = unroll.initial_state, (unroll.prev_action, unroll.env_output)
         observed, _ = self.model.trunk.observe(unroll.env_output, state)

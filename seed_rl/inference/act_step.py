@@ -122,13 +122,14 @@ class ActStep:
         return step.action
 
     def _decide(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tuple[Unroll, Any]:
-        """Return the step to store, with the state before it, and the state after it."""
+        """Return the step to store, with what is stored of the state before it, and the state after it."""
         env_ids, restarted = control[0], tf.cast(control[1], tf.bool)
         env_output = env_output._replace(done=env_output.done | restarted)
         prev_action, state = self._load(env_ids, restarted)
         greedy = False if self._first_greedy_env is None else env_ids >= self._first_greedy_env
         output = self._agent.act(prev_action, env_output, state, env_ids, seed, greedy)
-        return Unroll(state, prev_action, env_output, output.action, output.behaviour), output.state
+        stored = self._agent.stored_state(state)
+        return Unroll(stored, prev_action, env_output, output.action, output.behaviour), output.state
 
     @tf.function(jit_compile=True, autograph=False)
     def _load(self, env_ids: tf.Tensor, restarted: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -150,7 +151,6 @@ class ActStep:
         """Store the step, with the state before it, if the store has room for any."""
         if self._store.num_slots == 0:
             return
-        step = step._replace(initial_state=self._agent.stored_state(step.initial_state))
         self._store.write(StepWrites(places=control[2], opened=control[3]), step)
 
     def _remember(self, control: tf.Tensor, step: Unroll, state: Any) -> None:

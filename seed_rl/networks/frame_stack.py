@@ -92,7 +92,7 @@ def _presence(done: tf.Tensor, seen: tf.Tensor, history: int) -> tuple[tf.Tensor
 
 
 # Compiled even where the layers around it are not: one pass over the bytes is several times faster on a CPU. With
-# another result XLA would make it two passes; changes of type stay outside, since it would compute each byte anew.
+# another result XLA would make it two passes. Changes of type stay outside: XLA would compute a word for each byte.
 @tf.function(jit_compile=True, autograph=False)
 def _stack(frames: tf.Tensor, before: tf.Tensor, present: tf.Tensor, first_axes: Sequence[int]) -> tf.Tensor:
     """Stack frames [T, B, ...] to [T, B, *some of their axes, D, *the others], where `first_axes` are the former."""
@@ -108,7 +108,7 @@ def _stack(frames: tf.Tensor, before: tf.Tensor, present: tf.Tensor, first_axes:
 
 
 def _offsets(history: int) -> list[slice]:
-    """In a sequence of all D - 1 + T frames, offset k holds for step t the frame D - 1 - k steps earlier."""
+    """Slices of the sequence of all D - 1 + T frames: number k has for step t the frame D - 1 - k steps earlier."""
     return [slice(k, k - history or None) for k in range(history + 1)]
 
 

@@ -51,8 +51,8 @@ class RunningMoments(keras.layers.Layer):
         return normalised(x, *self.statistics(tf.convert_to_tensor(x).shape[-1] if self.mean.shape.rank else 0))
 
     def statistics(self, channels: int, block: int = 1) -> tuple[tf.Tensor, tf.Tensor]:
-        """The mean and 1 / deviation, float32 of `shape`, or of several such quantities concatenated along the last
-        axis to so many `channels`, or of frames in blocks (`frame_stack.stack_frames`)."""
+        """The mean and 1 / deviation, float32 of `shape`, repeated along the last axis to `channels` for concatenated
+        quantities, and in blocks for frames that come in blocks (`frame_stack.stack_frames`)."""
         mean, scale = (in_blocks(statistic, block) for statistic in (self.mean.value, 1.0 / self.deviation))
         if mean.shape.rank and (copies := channels // mean.shape[-1]) > 1:
             mean, scale = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, scale))

@@ -33,9 +33,9 @@ class Observed(NamedTuple):
     """Observations [T, B, ...] with their frames stacked."""
 
     tensors: Sequence[tf.Tensor]
-    """Of each observation tensor, [T, B, ...]."""
+    """The observation tensors, [T, B, ...], in the order of their names."""
     present: Sequence[Any]
-    """Of each: `Stacks.present`, or () if it is not stacked."""
+    """Which frames each tensor's stacks have (`Stacks.present`); () for a tensor that is not stacked."""
 
     def cut(self, steps: slice) -> "Observed":
         """Return some of the steps."""

@@ -155,6 +155,7 @@ class _Parts:
         self._agents = agents
         self.env_spec, self.variables = agents[0].env_spec, agents[0].variables
         self.step_spec, self.state_spec = agents[0].step_spec, agents[0].state_spec
+        self.stored_state = agents[0].stored_state
 
     def act(self, prev_action: Any, env_output: Any, state: Any, env_ids: Any, seed: Any, greedy: Any) -> ActOutput:
 
