@@ -28,13 +28,14 @@ BENCHMARKS = {
     "act": "The act step by network, dtype and batch, beside its network alone.",
     "load": "A learner under load: its rate and response latency, by number of actors.",
     "end_to_end": "A whole run, and its share of the ceiling that its components allow.",
+    "comparison": "Whole runs of V-trace on Pong, in turns with other programs.",
     "compile_for": "Act and optimizer steps compiled for TPUs and GPUs, without the devices: minutes.",
     "time_to_score": "Frames and minutes until experiments reach returns, over several seeds: hours.",
     "atari": "Scores in all Atari games, with the protocol of published tables: a night.",
 }
 """Module and summary of each benchmark."""
 ALL = "all"
-APART = ("compile_for", "time_to_score", "atari")  # not in `ALL`: they take hours or need a compiler for GPUs
+APART = ("comparison", "compile_for", "time_to_score", "atari")  # not in `ALL`: they take hours, or need other software
 DEFAULT_OUTPUT = os.path.join("runs", "bench")
 
 
