@@ -3,7 +3,8 @@
 Each component is measured alone on the whole machine, in agent steps per second: the environments (a thread per group),
 the act step, and the update with all its passes. If they share the same cores, the run can't exceed the ceiling
 1 / (1/env + 1/act + 1/train); with an accelerator it can, because learner and environments compute in parallel. The run
-is a `seed_rl train`, measured for some seconds after it has settled.
+is a `seed_rl train`, measured for some seconds after it has settled. The limit is the ceiling that remains if act step
+and update are nothing but the network that they train.
 
 Because machines drift within minutes, the components are measured before and after each run, and their means give its
 ceiling.
@@ -26,6 +27,7 @@ from seed_rl.extras.studies.runs import Run, Trial
 from seed_rl.reporting.text import columns
 
 COMPONENTS = ("env", "act", "train")
+NETWORKS = ("env", "act_network", "train_network")
 
 QUICK = {"presets": "catch", "settle": 0.5, "run_seconds": 1.0, "metrics_interval": 0.2, "seconds": 0.3, "repeats": 1}
 
@@ -57,7 +59,8 @@ def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dic
     """Measure all rates in agent steps per second trained on; evaluation environments reduce those of env and act."""
     experiment = recipe.load()
     learner = LearnerPart(experiment)
-    works = dict(zip(("act", "train"), learner.step_by_step(), strict=True))
+    names = ("act", "train", "act_network", "train_network")
+    works = dict(zip(names, (*learner.step_by_step(), *learner.networks_alone()), strict=True))
 
     def rates() -> dict[str, float]:
         actors = experiment.actors
@@ -68,13 +71,15 @@ def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dic
             "env": env * actors.num_training_envs / actors.num_envs,
             "act": per_second["act"] * learner.steps_per_act,
             "train": per_second["train"] * learner.steps_per_update,
+            "act_network": per_second["act_network"] * learner.steps_per_act,
+            "train_network": per_second["train_network"] * learner.steps_per_update,
         }
 
     before, around, whole = rates(), [], []
     for _ in range(arguments.repeats):
         whole.append(run_rate(recipe, arguments))
         after = rates()
-        around.append({part: statistics.mean([before[part], after[part]]) for part in COMPONENTS})
+        around.append({part: statistics.mean([before[part], after[part]]) for part in after})
         before = after
     return {
         "name": name,
@@ -86,10 +91,12 @@ def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dic
 
 
 def shares(components: Sequence[dict[str, float]], whole: Sequence[float]) -> dict[str, Any]:
-    """Compute the spread of each part, of `end_to_end`, of `ceiling`, and of `efficiency`, the share of the ceiling."""
+    """Compute the spread of each part, `end_to_end`, `ceiling`, `limit` and `efficiency`, the share of the ceiling."""
     ceilings = [1 / sum(1 / rates[part] for part in COMPONENTS) for rates in components]
+    limits = [1 / sum(1 / rates[part] for part in NETWORKS) for rates in components]
     return {
-        **{part: spread([rates[part] for rates in components]) for part in COMPONENTS},
+        **{part: spread([rates[part] for rates in components]) for part in components[0]},
+        "limit": spread(limits),
         "end_to_end": spread(whole),
         "ceiling": spread(ceilings),
         "efficiency": ratio(whole, ceilings),
@@ -141,10 +148,21 @@ def settled(rows: Sequence[dict[str, float]], settle: float) -> list[dict[str, f
 
 def table(result: dict[str, Any]) -> str:
     """Format rates, ceiling and efficiency by experiment."""
+    measured = {
+        "env": "env",
+        "act": "act",
+        "act_network": "network\nalone",
+        "train": "train",
+        "train_network": "network\nalone",
+        "limit": "limit",
+        "ceiling": "ceiling",
+        "end_to_end": "end to\nend",
+        "frames": "frames/s",
+    }
+    shown = {name: head for name, head in measured.items() if all(name in run for run in result["runs"])}
     rows = []
     for run in result["runs"]:
-        rates = [median(run[name]) for name in (*COMPONENTS, "ceiling", "end_to_end", "frames")]
         share, each = run["efficiency"]["median"], run["efficiency"]["repeats"]
+        rates = [median(run[name]) for name in shown]
         rows.append([run["name"], *rates, f"{share:.2f}", " ".join(f"{value:.2f}" for value in each)])
-    heads = ["agent steps/s", *COMPONENTS, "ceiling", "end to\nend", "frames/s", "share of\nceiling", "in each run"]
-    return columns(heads, rows)
+    return columns(["agent steps/s", *shown.values(), "share of\nceiling", "in each run"], rows)

@@ -19,6 +19,7 @@ from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.extras.planning.plan import acting_of
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.runs.assembly import Assembly
+from seed_rl.types import Unroll
 
 
 class ActStepPart:
@@ -117,6 +118,33 @@ class LearnerPart:
 
         while isinstance(source, ReplaySource) and source.taken < experiment.batch_size:
             act()
+        return act, train
+
+    def networks_alone(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Return functions for the network alone, in the largest act step and, with its gradients, in an update."""
+        experiment, model = self._experiment, self._agent.model
+        one_step = tf.nest.map_structure(lambda spec: tf.zeros([1, self.steps_per_act, *spec.shape], spec.dtype),
+                                         self._agent.step_spec._replace(initial_state=()))  # fmt: skip
+        unroll = self._acting.unrolls.read_blank(experiment.batch_size // experiment.minibatches)
+
+        @tf.function(autograph=False)
+        def forward(step: Unroll, state: Any) -> Any:
+            return model(step.prev_action, step.env_output, state)[0]
+
+        @tf.function(autograph=False)
+        def backward(unroll: Unroll) -> list[tf.Tensor]:
+            with tf.GradientTape() as tape:
+                outputs = tf.nest.flatten(forward(unroll, unroll.initial_state))
+                total = tf.add_n([tf.reduce_mean(tf.cast(each, tf.float32)) for each in outputs])
+            return tape.gradient(total, model.trainable_variables)  # type: ignore[no-any-return]
+
+        def act() -> None:
+            tf.nest.map_structure(np.asarray, forward(one_step, model.initial_state(self.steps_per_act)))
+
+        def train() -> None:
+            for _ in range(experiment.passes * experiment.minibatches):
+                backward(unroll)[0].numpy()
+
         return act, train
 
     def _train_on_blanks(self) -> None:

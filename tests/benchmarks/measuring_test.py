@@ -18,9 +18,10 @@ def test_a_run_counts_from_some_seconds_after_its_first_update():
 
 
 def test_the_ceiling_of_a_run_is_what_its_components_allow_one_after_the_other():
-    found = end_to_end.shares(
-        [{"env": 6.0, "act": 3.0, "train": 2.0}, {"env": 6.0, "act": 6.0, "train": 6.0}], [0.5, 1.0]
-    )
+    networks = {"act_network": 6.0, "train_network": 6.0}
+    rates = [{"env": 6.0, "act": 3.0, "train": 2.0}, {"env": 6.0, "act": 6.0, "train": 6.0}]
+    found = end_to_end.shares([{**each, **networks} for each in rates], [0.5, 1.0])
+    assert found["limit"]["repeats"] == pytest.approx([2.0, 2.0])
     assert found["ceiling"]["repeats"] == pytest.approx([1.0, 2.0])
     assert found["efficiency"]["repeats"] == pytest.approx([0.5, 0.5])
 

@@ -10,16 +10,19 @@ the first `--settle` seconds, the mean of what it reports of intervals of ten se
 
 import argparse
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-FLAGS = """--algo=APPO --env=atari_pong --experiment=pong --device=cpu --async_rl=True --rollout=20 --batch_size=160
+FLAGS = shlex.split("""
+--algo=APPO --env=atari_pong --experiment=pong --device=cpu --async_rl=True --rollout=20 --batch_size=160
 --num_batches_per_epoch=1 --num_epochs=1 --gamma=0.99 --normalize_returns=False --num_workers=2
 --num_envs_per_worker=32 --worker_num_splits=2 --use_rnn=False --encoder_conv_architecture=convnet_atari
---encoder_conv_mlp_layers 512 --decorrelate_envs_on_one_worker=False""".split()
+--encoder_conv_mlp_layers 512 --decorrelate_envs_on_one_worker=False
+""")
 REPORT = re.compile(r"Fps is \(10 sec: ([0-9.]+)")
 
 
