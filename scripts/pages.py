@@ -35,11 +35,14 @@ import sys
 import tempfile
 from typing import Any
 
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # for what is not installed
 
 from benchmarks.report import write_table
 from scripts import atari_page, records
-from seed_rl.evaluation.plot import plot_curves
+from seed_rl.evaluation.plot import COLOURS, STYLE, plot_curves
 from seed_rl.extras.sharing import published
 from seed_rl.reporting import metrics
 from seed_rl.system.machine import cpu_description
@@ -143,6 +146,29 @@ def draw_curves() -> None:
                     os.symlink(path, links[-1])
             axis = "hours" if picture.endswith("hours") else "frames"
             plot_curves(links, [str(DOCS / "results" / f"{picture}.png")], axis)
+
+
+def draw_comparison() -> None:
+    """Draw the rates of the programs in comparison.json as bars, with a point for each turn."""
+    folder = DOCS / "results" / "performance"
+    rows = read("comparison", folder, "scripts/bench.sh comparison")["result"]["rows"]
+    recipes = list(dict.fromkeys(row["recipe"] for row in rows))
+    counts = [sum(row["recipe"] == recipe for row in rows) for recipe in recipes]
+    with rc_context({**STYLE, "axes.grid.axis": "x"}):
+        figure = Figure(figsize=(7, 0.34 * len(rows) + 1.1), layout="constrained")
+        panels = figure.subplots(len(recipes), sharex=True, squeeze=False, height_ratios=counts)
+        for recipe, panel in zip(recipes, panels.flat, strict=True):
+            own = [row for row in rows if row["recipe"] == recipe]
+            names = [f"{row['program']} {row['version']}".strip() for row in own]
+            colours = [COLOURS[0], *[COLOURS[1]] * (len(own) - 1)]
+            panel.barh(names, [row["frames"]["median"] for row in own], color=colours, height=0.7)
+            for name, row in zip(names, own, strict=True):
+                rates = row["frames"]["repeats"]
+                panel.plot(rates, [name] * len(rates), "o", color="black", markersize=3)
+            panel.set_title(f"network and batches of atari/{recipe}", fontsize="medium", loc="left")
+            panel.invert_yaxis()
+        panels.flat[-1].set_xlabel("environment frames per second")
+        figure.savefig(folder / "comparison.png")
 
 
 def table_of(name: str, data: pathlib.Path) -> str:
@@ -289,6 +315,7 @@ def main() -> int:
         return 1
     if arguments.pictures:
         draw_curves()
+        draw_comparison()
         for folder in sorted(path for path in (DOCS / "results" / "atari").iterdir() if path.is_dir()):
             atari_page.draw(folder)
     return max([update(path, arguments.check) for path in PAGES])

@@ -8,14 +8,10 @@ import sys
 
 import pytest
 
-from benchmarks.__main__ import BENCHMARKS
 from scripts import pages, records
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-RESULTS = DOCS / "results" / "performance"
-ON_A_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have separate pages
-ONE_TABLE = "<!-- table: env -->\n<!-- end -->\n"
 
 
 @pytest.fixture

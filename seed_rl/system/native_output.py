@@ -2,8 +2,10 @@
 
 import contextlib
 import gc
+import glob
 import importlib
 import os
+import pathlib
 import random
 import sys
 from collections.abc import Iterator
@@ -39,18 +41,19 @@ class CannotLoad(UsageError):
     """TensorFlow or Keras can't be used in this process; the message is one line."""
 
 
-class _Fork:
-    """Notes whether this process was forked from one in which TensorFlow had run, whose threads are missing here."""
-
-    lacks_threads = False
-
-    @classmethod
-    def note(cls) -> None:
-        context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
-        cls.lacks_threads = getattr(context, "_context_handle", None) is not None
+_imported_in = os.getpid()
 
 
-os.register_at_fork(after_in_child=_Fork.note)
+def _lacks_threads() -> bool:
+    """Whether this process was forked from one in which TensorFlow had run, whose threads are missing here."""
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+    if os.getpid() == _imported_in or getattr(context, "_context_handle", None) is None:
+        return False
+    for thread in glob.glob("/proc/self/task/*/comm"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if pathlib.Path(thread).read_text().startswith("tf_"):
+                return False
+    return True
 
 
 def load_tensorflow() -> Any:
@@ -61,7 +64,7 @@ def load_tensorflow() -> Any:
       CannotLoad: the import fails otherwise, Keras was imported before with another backend, or has another float type,
         or this process was forked after TensorFlow ran.
     """
-    if _Fork.lacks_threads:
+    if _lacks_threads():
         raise CannotLoad("this process was forked after TensorFlow ran and would wait for ever: spawn it instead")
     try:
         with _as_it_was(), _descriptor_to(os.devnull):  # not `sys.stderr`, which new log handlers would keep

@@ -60,6 +60,8 @@ for runs in (False, True):
     if runs:
         tensorflow.constant(1)
     if not (child := os.fork()):
+        if not runs:
+            tensorflow.constant(1)
         try:
             load_tensorflow()
             print("loaded", flush=True)
