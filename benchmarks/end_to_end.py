@@ -37,7 +37,9 @@ _START_SECONDS = 180.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
     parser.add_argument("--presets", type=flags.some_of(PRESETS), default="vtrace", help=", ".join(PRESETS))
-    parser.add_argument("--gin_file", help="gin file of an experiment to measure instead of the presets")
+    parser.add_argument(
+        "--gin_file", action="append", default=[], help="gin file of an experiment to measure instead of the presets"
+    )
     parser.add_argument("--gin_param", action="append", default=[], help="gin binding for all experiments")
     parser.add_argument("--settle", type=flags.seconds, default=10.0, help="seconds of training before the measurement")
     parser.add_argument("--run_seconds", type=flags.seconds, default=10.0, help="seconds of each run to measure")
@@ -47,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure rates and efficiency of each preset, or of the experiment in a gin file."""
-    recipes = {name: PRESETS[name] for name in arguments.presets}
-    if arguments.gin_file:
-        recipes = {arguments.gin_file: Recipe(arguments.gin_file)}
+    recipes = {name: Recipe(name) for name in arguments.gin_file} or {name: PRESETS[name] for name in arguments.presets}
     more = tuple(arguments.gin_param)
     wanted = {name: Recipe(gin_file, (*bindings, *more)) for name, (gin_file, bindings) in recipes.items()}
     return {"runs": [_experiment(name, recipe, arguments) for name, recipe in wanted.items()]}
