@@ -128,18 +128,18 @@ class LearnerPart:
         unroll = self._acting.unrolls.read_blank(experiment.batch_size // experiment.minibatches)
 
         @tf.function(autograph=False)
-        def forward(step: Unroll, state: Any) -> Any:
-            return model(step.prev_action, step.env_output, state)[0]
+        def forward(steps: Unroll) -> Any:
+            return model(steps.prev_action, steps.env_output, model.initial_state(steps.prev_action.shape[1]))[0]
 
         @tf.function(autograph=False)
         def backward(unroll: Unroll) -> list[tf.Tensor]:
             with tf.GradientTape() as tape:
-                outputs = tf.nest.flatten(forward(unroll, unroll.initial_state))
+                outputs = tf.nest.flatten(forward(unroll))
                 total = tf.add_n([tf.reduce_mean(tf.cast(each, tf.float32)) for each in outputs])
             return tape.gradient(total, model.trainable_variables)  # type: ignore[no-any-return]
 
         def act() -> None:
-            tf.nest.map_structure(np.asarray, forward(one_step, model.initial_state(self.steps_per_act)))
+            tf.nest.map_structure(np.asarray, forward(one_step))
 
         def train() -> None:
             for _ in range(experiment.passes * experiment.minibatches):
