@@ -10,6 +10,7 @@ import argparse
 import pathlib
 import re
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks import BenchmarkError, flags
@@ -100,12 +101,18 @@ def _output(name: str, arguments: argparse.Namespace, *words: str) -> str:
     return done.stdout
 
 
+def label(row: Mapping[str, Any]) -> str:
+    """Return the name of a row's program with its version."""
+    name, _, dtype = row["program"].partition(", ")
+    return " ".join(filter(None, [name, row["version"].partition("+")[0]])) + (dtype and f", {dtype}")
+
+
 def table(result: dict[str, Any]) -> str:
     """Format the rate of each program and its share of ours, by recipe."""
     ours = {row["recipe"]: row["frames"]["median"] for row in result["rows"] if row["program"] == OURS}
     rows = []
     for row in result["rows"]:
-        name = f"{row['program']} {row['version']}".strip()
+        name = label(row)
         each = " ".join(f"{rate:,.0f}" for rate in row["frames"]["repeats"])
         rows.append(
             [row["recipe"], name, median(row["frames"]), f"{row['frames']['median'] / ours[row['recipe']]:.2f}", each]

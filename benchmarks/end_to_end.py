@@ -163,5 +163,5 @@ def table(result: dict[str, Any]) -> str:
     rows = []
     for run in result["runs"]:
         shares_of_runs = " ".join(f"{value:.2f}" for value in run["efficiency"]["repeats"])
-        rows.append([run["name"], *(median(run[name]) for name in shown), shares_of_runs])
+        rows.append([run["name"].removeprefix("atari/"), *(median(run[name]) for name in shown), shares_of_runs])
     return columns(["agent steps/s", *shown.values(), "share of the\nceiling"], rows)

@@ -40,6 +40,7 @@ from matplotlib.figure import Figure
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # for what is not installed
 
+from benchmarks import comparison
 from benchmarks.report import write_table
 from scripts import atari_page, records
 from seed_rl.evaluation.plot import COLOURS, STYLE, plot_curves
@@ -159,7 +160,7 @@ def draw_comparison() -> None:
         panels = figure.subplots(len(recipes), sharex=True, squeeze=False, height_ratios=counts)
         for recipe, panel in zip(recipes, panels.flat, strict=True):
             own = [row for row in rows if row["recipe"] == recipe]
-            names = [f"{row['program']} {row['version']}".strip() for row in own]
+            names = [comparison.label(row) for row in own]
             colours = [COLOURS[0], *[COLOURS[1]] * (len(own) - 1)]
             panel.barh(names, [row["frames"]["median"] for row in own], color=colours, height=0.7)
             for name, row in zip(names, own, strict=True):
