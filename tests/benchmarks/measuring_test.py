@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from benchmarks import end_to_end, report, time_to_score
+from benchmarks import BenchmarkError, comparison, end_to_end, report, time_to_score
+from benchmarks.__main__ import parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -24,6 +25,32 @@ def test_the_ceiling_of_a_run_is_what_its_components_allow_one_after_the_other()
     assert found["limit"]["repeats"] == pytest.approx([2.0, 2.0])
     assert found["ceiling"]["repeats"] == pytest.approx([1.0, 2.0])
     assert found["efficiency"]["repeats"] == pytest.approx([0.5, 0.5])
+
+
+def test_programs_are_compared_with_what_they_print(monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = -c ] && echo 2.0+cpu || echo "warming up\n1,500 frames/s"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(comparison, "run_rate", lambda recipe, arguments: 500.0)
+    result = comparison.measure(parse("comparison", ["--recipes=vtrace_fast", f"--torch={python}", "--repeats=2"]))
+    assert [comparison.label(row) for row in result["rows"]] == [
+        "seed_rl",
+        "PyTorch 2.0, float32",
+        "PyTorch 2.0, bfloat16",
+    ]
+    assert [row["frames"]["repeats"] for row in result["rows"]] == [
+        [2000.0, 2000.0],
+        [1500.0, 1500.0],
+        [1500.0, 1500.0],
+    ]
+    assert "0.75" in comparison.table(result)
+    for text, said in (("exit 3", "failed"), ("echo", "printed no rate"), (None, "can't be run")):
+        if text is None:
+            python.unlink()
+        else:
+            python.write_text(f"#!/bin/sh\n{text}\n")
+        with pytest.raises(BenchmarkError, match=said):
+            comparison.measure(parse("comparison", ["--recipes=vtrace_fast", f"--torch={python}"]))
 
 
 def test_a_score_is_reached_with_the_first_row_of_a_full_window():
