@@ -36,6 +36,7 @@ ENOUGH_STEPS = 1000
 LARGE_FRAME = 1 << 17
 """Bytes of a frame that deserve a warning."""
 _PROBED_STEPS = 5
+_PATIENCE_SECONDS = 60.0
 
 
 def probe_spec(config: EnvConfig) -> EnvSpec:
@@ -150,6 +151,8 @@ class _Elsewhere(UniformVectorEnv):
         """Call a method of the environments; what it returns has an empty `info`."""
         try:
             self._pipe.send((method, arguments, options))
+            if not self._pipe.poll(_PATIENCE_SECONDS):
+                _log.warning("%s: its %s has not returned for %g s", self._name, method, _PATIENCE_SECONDS)
             answer = self._pipe.recv()
         except (EOFError, OSError) as lost:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from seed_rl.envs import elsewhere
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.checks import Checked
@@ -103,7 +104,8 @@ def test_what_can_be_understood_is_accepted():
     assert (picture == 255).all()
 
 
-def test_another_process_gives_the_same_episodes():
+def test_another_process_gives_the_same_episodes_and_is_named_if_it_takes_long(monkeypatch, caplog):
+    monkeypatch.setattr(elsewhere, "_PATIENCE_SECONDS", 0.0)
     config, actions = Catch(), np.array([0, 1, 2])
     with closing(make_elsewhere(config, 3)) as there, closing(config.make(3)) as here:
         assert there.metadata == here.metadata
@@ -111,6 +113,7 @@ def test_another_process_gives_the_same_episodes():
         for _ in range(20):
             for one, other in zip(there.step(actions)[:4], here.step(actions)[:4], strict=True):
                 np.testing.assert_array_equal(one, other)
+    assert caplog.messages[0] == "an environment of suite 'catch': its make has not returned for 0 s"
 
 
 def test_an_environment_that_is_only_known_here_is_made_here():
