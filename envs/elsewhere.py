@@ -10,8 +10,10 @@ import logging
 import multiprocessing
 import os
 import pickle
+import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -175,7 +177,8 @@ class _Elsewhere(UniformVectorEnv):
 
 
 def serve(descriptor: int) -> None:
-    """Answer the requests that come through a pipe until it is closed."""
+    """Answer the requests that come through a pipe until it is closed, in a process that leads a group of its own."""
+    threading.Thread(target=_end_with, args=[descriptor], daemon=True).start()
     method, env = "make", None
     with Connection(descriptor) as pipe, contextlib.ExitStack() as at_end:
         while True:
@@ -195,3 +198,12 @@ def serve(descriptor: int) -> None:
                 kind = CannotBuild if method == "make" else EnvironmentFailed
                 answer = base.failure(f"an environment failed in {method}", error, kind)
             pipe.send(answer)
+
+
+def _end_with(descriptor: int) -> None:
+    """Kill this process's group some seconds after the other end of its pipe was closed: an environment may hang."""
+    hung_up = select.poll()
+    hung_up.register(descriptor, 0)
+    hung_up.poll()
+    time.sleep(CLOSE_SECONDS)
+    os.killpg(0, signal.SIGKILL)

@@ -1,7 +1,11 @@
 """Mistakes in environments of others: before training, an error with the part, what was declared and what came."""
 
 import json
+import multiprocessing
 import re
+import signal
+import subprocess
+import time
 from contextlib import closing
 
 import numpy as np
@@ -17,6 +21,8 @@ from seed_rl.envs.gym import Gym
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.envs.vector.steps import Steps
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
+from seed_rl.system import children
+from tests.support.deadlines import within
 from tests.support.registered_envs import Counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
@@ -114,6 +120,17 @@ def test_another_process_gives_the_same_episodes_and_is_named_if_it_takes_long(m
             for one, other in zip(there.step(actions)[:4], here.step(actions)[:4], strict=True):
                 np.testing.assert_array_equal(one, other)
     assert caplog.messages[0] == "an environment of suite 'catch': its make has not returned for 0 s"
+
+
+def test_an_environment_that_hangs_ends_with_its_program():
+    ours, theirs = multiprocessing.Pipe()
+    code = f"from seed_rl.envs import elsewhere; elsewhere.CLOSE_SECONDS = 0.1; elsewhere.serve({theirs.fileno()})"
+    with theirs:
+        process = subprocess.Popen(children.python(code), pass_fds=[theirs.fileno()], start_new_session=True)
+    ours.send(("make", (time.sleep, 1000), {}))
+    assert not ours.poll(0.2), "it hangs"
+    ours.close()
+    assert process.wait(within(60)) == -signal.SIGKILL
 
 
 def test_an_environment_that_is_only_known_here_is_made_here():
