@@ -74,7 +74,7 @@ CURVES = {
     "agents_walker": {"Hopper": "time_to_score/sac_hopper/", "Walker2d": "time_to_score/sac_walker/"},
     "pong_by_hours": {
         "V-trace": "time_to_score/pong_features/",
-        "V-trace limited to AVX2": "time_to_score/pong_avx2/",
+        "V-trace, AVX2 alone": "time_to_score/pong_native_avx2/",
         "PPO": "time_to_score/ppo_pong/",
         "R2D2": "time_to_score/r2d2_pong/",
     },
