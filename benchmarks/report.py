@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -36,8 +37,10 @@ def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result
     """
     content = {
         "benchmark": name,
-        "command": " ".join(["scripts/bench.sh", name, *flags]),
-        "arguments": dict(arguments),
+        "command": without_paths(" ".join(["scripts/bench.sh", name, *flags])),
+        "arguments": {
+            key: without_paths(f"={value}")[1:] if isinstance(value, str) else value for key, value in arguments.items()
+        },
         "version": __version__,
         "commit": commit(),
         "python": platform.python_version(),
@@ -47,6 +50,11 @@ def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result
         "result": dict(result),
     }
     return _rounded(content)
+
+
+def without_paths(command: str) -> str:
+    """Replace the absolute paths of a command's flags, which mean nothing on another machine."""
+    return re.sub(r"=/\S+", "=PATH", command)
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:

@@ -41,7 +41,7 @@ from matplotlib.figure import Figure
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # for what is not installed
 
 from benchmarks import comparison
-from benchmarks.report import write_table
+from benchmarks.report import without_paths, write_table
 from scripts import atari_page, records
 from seed_rl.evaluation.plot import COLOURS, STYLE, plot_curves
 from seed_rl.extras.sharing import published
@@ -196,7 +196,7 @@ def origin(content: dict[str, Any]) -> str:
     libraries = ", ".join(f"{library} {version}" for library, version in content["libraries"].items())
     cores = f"{hardware['cores']} core{'s' if hardware['cores'] > 1 else ''} of {hardware['processor']}"
     return (
-        f"`{content['command']}`, {content['date'][:10]}, {cores}, {accelerators}; "
+        f"`{without_paths(content['command'])}`, {content['date'][:10]}, {cores}, {accelerators}; "
         f"seed_rl {content['version']} at {commit}, {libraries}."
     )
 

@@ -78,3 +78,8 @@ def test_a_report_has_rounded_results_and_the_commit():
     assert content["result"] == {"rates": [1234.57, 7], "nested": {"share": 0.333333}}
     if (ROOT / ".git").exists():
         assert re.fullmatch(r"[0-9a-f]{40}\+?", content["commit"])
+
+
+def test_a_command_is_reported_without_the_paths_of_its_machine():
+    given = "scripts/bench.sh comparison --torch=/opt/venv/bin/python --seconds=3 --output=docs/results/performance"
+    assert report.without_paths(given) == given.replace("/opt/venv/bin/python", "PATH")
