@@ -10,7 +10,7 @@ import sys
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 RECORDS = DOCS / "results" / "records.sha256"
 """Hashes of everything that a run wrote."""
-WRITTEN_BY_RUNS = {".csv", ".gin", ".json", ".mp4", ".safetensors", ".tar"}
+WRITTEN_BY_RUNS = {".csv", ".gin", ".json", ".log", ".mp4", ".safetensors", ".tar"}
 LEARNING = ("agents", "configs", "seed_rl/rl", "seed_rl/networks", "seed_rl/learner", "seed_rl/buffers")
 """Code that decides what is learned from how many frames."""
 CODE = ("agents", "configs", "envs", "seed_rl")

@@ -13,6 +13,7 @@ from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.thread import ActingThread
+from seed_rl.system.devices import first_accelerator
 
 
 class Acting:
@@ -34,11 +35,14 @@ class Acting:
         Args:
           agent: chooses the actions; its weights are on the device.
           seed: the seed for sampling actions; must differ each time a run is started.
-          devices: TensorFlow's names of the device that acts and of the one that holds the unrolls; "": the default.
+          devices: TensorFlow's names of the device that acts and of the one that holds the unrolls; "": the first
+            accelerator, or the CPU without one.
           recorded: bool [N], which environments' steps are stored; by default all training environments'.
           act_step, batcher: build these in another way, given the store and the queue of unrolls that are filled.
         """
         device, store_device = devices
+        # By name: with its default, TensorFlow puts a GPU's act step on the CPU, and then refuses it.
+        store_device = store_device or first_accelerator()
         pool = SlotPool(sizes.num_slots, sizes.num_places, sizes.window)
         places = sizes.num_slots, sizes.num_places
         store = UnrollStore(agent.step_spec, *places, store_device, agent.history, agent.restored_state)

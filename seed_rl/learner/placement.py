@@ -58,9 +58,7 @@ def free_memory(accelerator: str = "") -> dict[str, int]:
     """Return free bytes by TensorFlow's name of the device: the host's, and those of an accelerator, "": the first."""
     free = {HOST: free_host_memory()}
     if devices.has_accelerator():
-        # Before anything else lists the devices, which would set them up without the options that tf.config was given.
-        first = "GPU:0" if tf.config.list_logical_devices("GPU") else "TPU:0"
-        name = accelerator or first
+        name = accelerator or devices.first_accelerator()  # before `device_lib` sets the devices up
         limit = next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"device:{name}"))
         free[name] = max(0, limit - tf.config.experimental.get_memory_info(name)["current"])
     return free

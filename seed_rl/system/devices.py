@@ -28,6 +28,12 @@ def accelerators(kind: str = "") -> list[Any]:
     return [device for each in kinds for device in tf.config.list_physical_devices(each)]
 
 
+def first_accelerator() -> str:
+    """TensorFlow's name of the first accelerator, such as "GPU:0"; "" if there is none."""
+    # Logical devices first: other lists would set the devices up without the options that tf.config was given.
+    return next((f"{kind}:0" for kind in ("GPU", "TPU") if tf.config.list_logical_devices(kind)), "")
+
+
 def native_dtype() -> tuple[str, str]:
     """Return the faster of `TrunkConfig.dtype`'s number formats on the learner's device, and the reason.
 

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -14,6 +15,7 @@ from seed_rl.buffers.unroll_store import Addresses
 from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import Actors, Experiment, Inference, config_files
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.inference import acting as acting_module
 from seed_rl.inference.acting import Acting
 from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, EnvSpec
 from seed_rl.system import devices
@@ -47,6 +49,13 @@ def make_acting(agent, store_device, stagger=False):
     sizes = Sizes.of(experiment, agent)
     assert (sizes.num_envs, sizes.act_batches) == (NUM_ENVS, (2, 3, 6))
     return Acting(agent, sizes, experiment.inference, 0, ("", store_device))
+
+
+def test_unrolls_are_on_the_first_accelerator_if_no_device_is_named(monkeypatch):
+    acting = functools.partial(make_acting, CountingAgent(CountingAgentConfig(unroll_length=STRIDE), Counting().spec()))
+    assert acting("").unrolls.store.device == ""
+    monkeypatch.setattr(acting_module, "first_accelerator", lambda: HOST)
+    assert acting("").unrolls.store.device == HOST
 
 
 def act(acting, env_ids, restarted, outputs):
