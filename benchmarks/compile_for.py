@@ -38,6 +38,7 @@ EXPERIMENTS = {
     **{name: Recipe(name) for name in ("atari/vtrace", "atari/vtrace_fast", "atari/r2d2", "atari/vtrace_deep")},
     "atari/r2d2 bf16": Recipe("atari/r2d2", ("R2D2.dtype = 'mixed_bfloat16'",)),
     "atari/vtrace_deep bf16": Recipe("atari/vtrace_deep", ("VTrace.dtype = 'mixed_bfloat16'",)),
+    "atari/r2d2_accelerator": Recipe("atari/r2d2_accelerator"),
     "dmlab/vtrace": Recipe("dmlab/vtrace"),
     "football/vtrace": Recipe("football/vtrace_checkpoints"),
 }

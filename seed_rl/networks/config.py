@@ -31,11 +31,12 @@ class TrunkConfig(Settings):
     has_critic: ClassVar[bool] = False
     """Whether an agent with these settings learns a value that acting doesn't need, and so may have `critic_keys`."""
 
-    torso: Annotated[str, OneOfOrOwn("auto", "shallow", "deep", "mlp")] = "auto"
+    torso: Annotated[str, OneOfOrOwn("auto", "shallow", "deep", "spectral", "mlp")] = "auto"
     """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`:
-    IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: `shallow`, or `mlp` if the images are too small for
-    it; `module:Class`: a custom Keras layer. Other numbers [H, W, C], such as boards, go through the one that is named
-    here, by default dense layers; words (uint16 [W]) through an LSTM, all other observations through dense layers."""
+    IMPALA's ResNet; `spectral`: that one with spectral normalisation, pooled to 6 x 6 (arXiv:2411.03820); `mlp`: dense
+    layers, for small boards; `auto`: `shallow`, or `mlp` if the images are too small for it; `module:Class`: a custom
+    Keras layer. Other numbers [H, W, C], such as boards, go through the one that is named here, by default dense
+    layers; words (uint16 [W]) through an LSTM, all other observations through dense layers."""
     hidden: Annotated[int, Within(0, 65_536)] = 0
     """Units of each dense layer, including the one after the convolutions; 0: 512 (shallow) or 256."""
     mlp_layers: Annotated[int, Within(0, 64)] = 1

@@ -66,8 +66,8 @@ def build_torso(config: TrunkConfig, spec: ArraySpec, name: str, block: int) -> 
         return mlp_torso(config, 1 / 255 if as_image(spec, config) else 1.0, name)
     if kind == "shallow":
         return shallow_torso(config, name, block)
-    if kind == "deep":
-        return deep_torso(config, name)
+    if kind in ("deep", "spectral"):
+        return deep_torso(config, name, spectral=kind == "spectral")
     return build_own(config, "torso", name)
 
 

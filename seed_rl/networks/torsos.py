@@ -75,17 +75,19 @@ def shallow_torso(config: TrunkConfig, name: str = "shallow_torso", block: int =
     return Chain([*layers, *dense(config, 512, "dense", is_last=True)], config.dtype, name)
 
 
-def deep_torso(config: TrunkConfig, name: str = "deep_torso") -> Chain:
+def deep_torso(config: TrunkConfig, name: str = "deep_torso", spectral: bool = False) -> Chain:
     """The residual network of IMPALA (arXiv:1802.01561, figure 3, right), [N, H, W, C] to [N, hidden].
 
     There is one stage per entry of `channels`, which halves height and width (rounding up), then ReLU, a dense layer
-    and ReLU.
+    and ReLU. If `spectral`, the residual blocks have spectral normalisation, and the last stage is pooled to 6 x 6
+    pixels, as in Beyond The Rainbow (arXiv:2411.03820).
     """
     layers: list[Any] = [
-        _stage(config, filters, FrameConv if index == 0 else keras.layers.Conv2D, f"stage_{index}")
+        _stage(config, filters, FrameConv if index == 0 else keras.layers.Conv2D, spectral, f"stage_{index}")
         for index, filters in enumerate(config.channels)
     ]
     layers += relu(config.layer_norm == "all", config.dtype, "stages")
+    layers += [AdaptiveMaxPool(6, dtype=config.dtype, name="pool")] if spectral else []
     layers.append(keras.layers.Flatten("channels_last", name="flatten", dtype=config.dtype))
     return Chain([*layers, *dense(config, 256, "dense", is_last=True)], config.dtype, name)
 
@@ -163,6 +165,56 @@ class FrameConv(keras.layers.Conv2D):
         return batch, height * self._block, width * self._block, channels // self._block**2
 
 
+class SpectralConv(keras.layers.Conv2D):
+    """A convolution with spectral normalisation (arXiv:1802.05957): its kernel, divided by its largest singular value.
+
+    The kernel is a matrix [size size C, filters] there. The paper takes one step of the power iteration per update and
+    keeps the vector; 32 steps from the start, here, depend on nothing but the kernel.
+    """
+
+    def convolution_op(self, inputs: Any, kernel: Any) -> Any:
+        """Convolve with the kernel divided by its largest singular value."""
+        matrix = tf.reshape(tf.cast(kernel, tf.float32), [-1, kernel.shape[-1]])
+        return super().convolution_op(inputs, kernel / tf.cast(largest_singular_value(matrix), kernel.dtype))
+
+
+def largest_singular_value(matrix: Any) -> Any:
+    """Return the largest singular value of a float32 matrix [m, n], differentiable, by 32 power iterations."""
+    gram = tf.matmul(matrix, matrix, transpose_a=True)
+    power = tf.stop_gradient(gram)
+    for _ in range(5):  # gram^32, scaled so that it neither overflows nor vanishes
+        power /= tf.linalg.trace(power)
+        power = power @ power
+    column = tf.argmax(tf.linalg.diag_part(power))  # the one with the largest share of the first singular vector
+    vector = tf.math.l2_normalize(tf.gather(power, [column], axis=1), axis=0)
+    return tf.sqrt(tf.reduce_sum(vector * (gram @ vector)))
+
+
+class AdaptiveMaxPool(keras.layers.Layer):
+    """Max-pooling of frames of any size to `size` x `size` pixels, or to their own if they have fewer.
+
+    The i-th of n windows takes the rows, or columns, from floor(i H / n) to below ceil((i + 1) H / n).
+    """
+
+    def __init__(self, size: int, dtype: str, name: str):
+        super().__init__(dtype=dtype, name=name)
+        self._size = size
+
+    def call(self, x: Any) -> Any:
+        """Pool [N, H, W, C] to [N, size, size, C]."""
+        for axis in (1, 2):
+            length, count = x.shape[axis], self.compute_output_shape(x.shape)[axis]
+            windows = [(index * length // count, -(-(index + 1) * length // count)) for index in range(count)]
+            pieces = [x[:, start:stop] if axis == 1 else x[:, :, start:stop] for start, stop in windows]
+            x = tf.stack([tf.reduce_max(piece, axis) for piece in pieces], axis)
+        return x
+
+    def compute_output_shape(self, input_shape: Sequence[Any]) -> Sequence[Any]:
+        """Return the shape of the pooled frames."""
+        batch, height, width, channels = input_shape
+        return batch, min(height, self._size), min(width, self._size), channels
+
+
 class _ResidualBlock(Chain):
     """x + conv(relu(conv(relu(x)))), where both convolutions are 3x3 and padded."""
 
@@ -170,9 +222,10 @@ class _ResidualBlock(Chain):
         return x + super().call(x)
 
 
-def _stage(config: TrunkConfig, filters: int, first: type[Any], name: str) -> Chain:
+def _stage(config: TrunkConfig, filters: int, first: type[Any], spectral: bool, name: str) -> Chain:
     """A padded 3x3 convolution, a padded 3x3 max-pooling with stride 2, and residual blocks."""
     norm, dtype = config.layer_norm == "all", config.dtype
+    residual = SpectralConv if spectral else keras.layers.Conv2D
     layers: list[Any] = [
         _conv(config, filters, 3, "conv", first, padding="same"),
         keras.layers.MaxPooling2D(3, strides=2, padding="same", data_format="channels_last", name="pool", dtype=dtype),
@@ -180,9 +233,9 @@ def _stage(config: TrunkConfig, filters: int, first: type[Any], name: str) -> Ch
     for index in range(config.residual_blocks):
         block = [
             *relu(norm, dtype, "input"),
-            _conv(config, filters, 3, "conv_0", padding="same"),
+            _conv(config, filters, 3, "conv_0", residual, padding="same"),
             *relu(norm, dtype, "conv_0"),
-            _conv(config, filters, 3, "conv_1", padding="same"),
+            _conv(config, filters, 3, "conv_1", residual, padding="same"),
         ]
         layers.append(_ResidualBlock(block, dtype, f"residual_{index}"))
     return Chain(layers, dtype, name)

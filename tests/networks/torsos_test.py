@@ -11,10 +11,16 @@ from seed_rl.envs.dmlab import VOCABULARY
 from seed_rl.networks.config import NATURE_DQN, TrunkConfig, smallest_frame
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
 
-TORSOS = {"shallow": shallow_torso, "deep": deep_torso, "mlp": functools.partial(mlp_torso, scale=1 / 255)}
-SIZES = {"shallow": {}, "deep": {"channels": (4, 6)}, "mlp": {"hidden": 7, "mlp_layers": 2}}
-FRAMES = {"shallow": (36, 40, 3), "deep": (9, 7, 3), "mlp": (5, 4, 3)}
-HIDDEN = {"shallow": 512, "deep": 256, "mlp": 7}
+TORSOS = {
+    "shallow": shallow_torso,
+    "deep": deep_torso,
+    "spectral": functools.partial(deep_torso, spectral=True),
+    "mlp": functools.partial(mlp_torso, scale=1 / 255),
+}
+SIZES = {"shallow": {}, "deep": {"channels": (4, 6)}, "spectral": {"channels": (4, 6)}}
+SIZES["mlp"] = {"hidden": 7, "mlp_layers": 2}
+FRAMES = {"shallow": (36, 40, 3), "deep": (9, 7, 3), "spectral": (43, 20, 3), "mlp": (5, 4, 3)}
+HIDDEN = {"shallow": 512, "deep": 256, "spectral": 256, "mlp": 7}
 
 
 def random_frames(count, shape, seed=0):
@@ -48,19 +54,31 @@ def plain_shallow(torso, frames):
     return tf.nn.relu(tf.reshape(x, [len(x), -1]) @ w["dense/kernel"] + w["dense/bias"])
 
 
-def plain_deep(torso, frames):
+def plain_deep(torso, frames, norm=lambda kernel: 1.0, pool=lambda x: x):
     w = variables(torso)
 
     def conv(x, name):
-        return tf.nn.conv2d(x, w[f"{name}/kernel"], 1, "SAME") + w[f"{name}/bias"]
+        kernel = tf.identity(w[f"{name}/kernel"])
+        kernel = kernel / norm(kernel) if "residual" in name else kernel
+        return tf.nn.conv2d(x, kernel, 1, "SAME") + w[f"{name}/bias"]
 
     x = tf.cast(frames, tf.float32) / 255.0
     for stage in sorted({name.split("/")[0] for name in w if name.startswith("stage")}):
         x = tf.nn.max_pool2d(conv(x, f"{stage}/conv"), 3, 2, "SAME")
         for block in sorted({"/".join(name.split("/")[:2]) for name in w if name.startswith(f"{stage}/residual")}):
             x = x + conv(tf.nn.relu(conv(tf.nn.relu(x), f"{block}/conv_0")), f"{block}/conv_1")
-    x = tf.reshape(tf.nn.relu(x), [len(x), -1])
+    x = tf.reshape(pool(tf.nn.relu(x)), [len(x), -1])
     return tf.nn.relu(x @ w["dense/kernel"] + w["dense/bias"])
+
+
+def plain_spectral(torso, frames):
+    def pool(x):
+        rows = [(0, 2), (1, 4), (3, 6), (5, 8), (7, 10), (9, 11)]  # 11 to 6, overlapping; the 5 columns stay
+        assert x.shape[1:3] == (11, 5)
+        return tf.stack([tf.reduce_max(x[:, start:stop], axis=1) for start, stop in rows], axis=1)
+
+    norm = lambda kernel: tf.linalg.svd(tf.reshape(kernel, [-1, kernel.shape[-1]]), compute_uv=False)[0]  # noqa: E731
+    return plain_deep(torso, frames, norm, pool)
 
 
 def plain_mlp(torso, frames, scale=1 / 255):
@@ -71,7 +89,7 @@ def plain_mlp(torso, frames, scale=1 / 255):
     return x
 
 
-PLAIN = {"shallow": plain_shallow, "deep": plain_deep, "mlp": plain_mlp}
+PLAIN = {"shallow": plain_shallow, "deep": plain_deep, "spectral": plain_spectral, "mlp": plain_mlp}
 
 
 @pytest.mark.parametrize("kind", TORSOS)
