@@ -14,7 +14,11 @@ from tests.support.experience import CHOICES, FORCES, MIXED, NUMBERS
 @pytest.mark.parametrize(
     ("agent", "settings", "message"),
     [
-        (VTrace, {"torso": "deeper"}, "torso must be one of auto, shallow, deep, spectral, mlp, module:Class, got 'deeper'"),
+        (
+            VTrace,
+            {"torso": "deeper"},
+            "torso must be one of auto, shallow, deep, spectral, mlp, module:Class, got 'deep",
+        ),
         (VTrace, {"channels": ()}, "channels must not be empty"),
         (VTrace, {"convolutions": ()}, "convolutions must not be empty"),
         (VTrace, {"target_entropy": 1.0, "entropy_cost": 0.0}, "target_entropy needs a positive VTrace.entropy_cost"),
