@@ -177,7 +177,7 @@ class _Elsewhere(UniformVectorEnv):
 
 
 def serve(descriptor: int) -> None:
-    """Answer the requests that come through a pipe until it is closed, in a process that leads a group of its own."""
+    """Answer the requests that come through a pipe until it is closed, in a process that leads a new process group."""
     threading.Thread(target=_end_with, args=[descriptor], daemon=True).start()
     method, env = "make", None
     with Connection(descriptor) as pipe, contextlib.ExitStack() as at_end:

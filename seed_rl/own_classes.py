@@ -1,4 +1,4 @@
-"""Classes of one's own, named in a setting by `module:Class`."""
+"""Classes of users, named in a setting by `module:Class`."""
 
 import importlib
 import importlib.util

@@ -38,7 +38,7 @@ class _Span:
         self.begin(state, now)
 
     def begin(self, state: RunState, now: float) -> None:
-        """Begin anew."""
+        """Begin the span of the next row."""
         self._last, self.began = state, now
         self.updates, self.waited, self.busy = 0, 0.0, 0.0
         self.sums: dict[str, float] = collections.defaultdict(float)

@@ -40,7 +40,7 @@ def check_wandb(logs: Logs) -> None:
 
 
 class WandbRun(Sink):
-    """A sink that reports to Weights & Biases, in a thread of its own, because a network may be slow or missing.
+    """A sink that reports to Weights & Biases, in a separate thread, because a network may be slow or missing.
 
     A resumed run continues the run whose id is in the log directory. Rows have no wandb step, because steps must
     increase even when a run resumes from a checkpoint: `progress/env_frames` is the horizontal axis.

@@ -78,7 +78,7 @@ def locking(path: str) -> Iterator[None]:
         except BlockingIOError:
             raise
         except OSError as error:
-            remedy = "choose a local directory, or mount it with locks, NFS with local_lock=flock if need be"
+            remedy = "choose a local directory, or mount it with locks (NFS: local_lock=flock)"
             raise OSError(error.errno, f"its file system gives no lock ({error.strerror}): {remedy}") from error
         yield
 

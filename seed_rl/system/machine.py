@@ -25,7 +25,7 @@ def cores(root: str = "/") -> int:
     """
     found = [float(len(os.sched_getaffinity(0)))]
     for group, _ in control_groups(root, "cpu"):
-        numbers: list[str] = []  # microseconds of CPU time, in a period of so many
+        numbers: list[str] = []  # microseconds of CPU time, and of the period
         for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 numbers += pathlib.Path(group, name).read_text().split()

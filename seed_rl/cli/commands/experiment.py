@@ -30,7 +30,7 @@ def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
 
 
 def load_or_continue(values: flags.FlagValues) -> Experiment:
-    """Build the experiment from the flags; without a gin file, it is that of the run in `--logdir`, as it is recorded.
+    """Build the experiment from the flags; without a gin file, the one that the run in `--logdir` recorded.
 
     Raises:
       UsageError: no gin file was given, and no run is there, or one with another agent.

@@ -43,7 +43,7 @@ class Limits:
     """A `Stop` that bounds a film, even in the middle of an episode. The defaults suit films made during training."""
 
     def __init__(self, steps: int = 30_000, seconds: float = 600.0, size: int = 256 << 20):
-        """By default, more steps than in the longest Atari game; `size` is that of all files in bytes."""
+        """The default is more steps than the longest Atari game has; `size` counts the bytes of all files."""
         self._steps, self._end, self._size = steps, time.monotonic() + seconds, size
         self.files: list[str] = []  # paths of the files that are being written
 

@@ -135,7 +135,7 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
 
 
 def _check(segment: Segment, path: str) -> None:
-    """Check that versions and processor are those of the recording, and that there are environments for all actors."""
+    """Check versions and processor against the recording, and that there are environments for all actors."""
     experiment = _experiment(segment, "")
     env, most, actors = experiment.env, experiment.actors.num_envs, segment.most_actors
     there, here = segment.start["versions"], versions()
