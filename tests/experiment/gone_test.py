@@ -40,18 +40,14 @@ def records():
             yield path, settings_in(starts)
 
 
-def test_every_recorded_configuration_is_read_or_refused_by_the_name_of_a_setting():
-    found, refused, read = set(), [], set()
+def test_every_recorded_configuration_is_read():
+    found, read = set(), set()
     for path, configurations in records():
         for each in configurations:
             kind = repr({**each, "env.game": "", "seed": 0}) if isinstance(each, dict) else path
-            try:
-                if kind not in read:
-                    found.add(rebuild(each, str(path)) if isinstance(each, dict) else each())
-            except ConfigError as error:
-                refused.append((path.parent.name, str(error).partition(" in ")[0]))
+            if kind not in read:
+                found.add(rebuild(each, str(path)) if isinstance(each, dict) else each())
             read.add(kind)
-    assert refused == [("connect_four", "VTrace.kl_stop = 0.02")]
     assert len(found) > 30
 
 
