@@ -126,10 +126,10 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str = "", setting
     except SystemExit as error:
         raise ConfigError(f"{argument} imports a module that exits the program: {description_of(error)}") from error
     except Exception as error:  # gin and imported modules may raise anything
-        words, guess = without_gin(error).rstrip("."), _guess(setting)
-        if "No configurable matching" in words:
-            words += "; a class is known once a file or binding imports its module, as `import seed_rl.envs.gym` does"
-        raise ConfigError(f"{prefix}{words}{guess and '.'}{guess}") from error
+        message, guess = without_gin(error).rstrip("."), _guess(setting)
+        if "No configurable matching" in message:
+            message += "; a class is known once a file or binding imports its module, as `import seed_rl.envs.gym` does"
+        raise ConfigError(f"{prefix}{message}{guess and '.'}{guess}") from error
 
 
 def _guess(setting: str) -> str:

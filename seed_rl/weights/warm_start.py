@@ -17,7 +17,7 @@ from seed_rl.weights.policy_sources import opening
 
 
 def warm_start(agent: Agent, experiment: Experiment) -> str:
-    """Give a new agent the weights of `Experiment.init_from`, a run or checkpoint; describe them.
+    """Give a new agent the weights of `Experiment.init_from`, a run or checkpoint; return a description.
 
     If all shapes match, it gets all weights. Otherwise it gets those parts of the trunk (torsos, recurrent core,
     statistics of observations) that match as a whole, and the rest keeps its initial values. Schedules, such as PQN's

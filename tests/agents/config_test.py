@@ -17,7 +17,7 @@ from tests.support.experience import CHOICES, FORCES, MIXED, NUMBERS
         (
             VTrace,
             {"torso": "deeper"},
-            "torso must be one of auto, shallow, deep, spectral, mlp, module:Class, got 'deep",
+            "torso must be one of auto, shallow, deep, spectral, mlp, module:Class, got 'deeper'",
         ),
         (VTrace, {"channels": ()}, "channels must not be empty"),
         (VTrace, {"convolutions": ()}, "convolutions must not be empty"),
