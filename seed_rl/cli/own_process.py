@@ -8,7 +8,7 @@ from seed_rl.system.native_output import HIDDEN
 
 def claim() -> None:
     """Set up gRPC, TPUs and Keras in this process, before they are loaded; settings of the user count."""
-    HIDDEN.add("matplotlib")  # Keras would load it for its own plots
+    HIDDEN.update({"matplotlib", "cv2", "IPython"})  # Keras would load them for its plots and notebooks
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it logs failed handshakes: strangers could fill a disk that way
     if not any(map(glob.glob, ("/dev/accel*", "/dev/vfio/[0-9]*"))):
         os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # TPU builds would query a metadata server for minutes

@@ -22,7 +22,7 @@ ENVIRONMENT = {
 """Variables that TensorFlow reads when it is imported, with their values then, unless the user sets them."""
 HIDDEN = {"jax"}
 """Packages that TensorFlow and Keras don't get to see meanwhile: they would load them for functions that are not used
-here. JAX takes half as long again, matplotlib a fifth."""
+here. JAX takes half as long again; see also `cli/own_process.py`."""
 
 
 @contextlib.contextmanager

@@ -82,15 +82,15 @@ def test_the_core_trains_without_the_wing(tmp_path):
     check(NEIGHBOURS, tmp_path)
 
 
-@pytest.mark.parametrize("name", NEIGHBOURS)
-def test_only_its_own_tests_know_a_neighbour(name):
-    own = ROOT / "tests/extras"
+def test_only_its_own_tests_know_a_neighbour():
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path not in (pathlib.Path(__file__), COMPOSITION)]
     knowing = {
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "tests").rglob("*.py")
-        if not path.is_relative_to(own / name) and path not in (pathlib.Path(__file__), COMPOSITION)
+        (str(path.relative_to(ROOT)), name)
+        for path in tests
         for _, imported in architecture.imports(path.read_text(encoding="utf-8"))
+        for name in NEIGHBOURS
         if architecture.is_inside(imported, f"seed_rl.extras.{name}")
+        and not path.is_relative_to(ROOT / "tests/extras" / name)
     }
     assert knowing == set()
 

@@ -41,16 +41,6 @@ def test_an_actor_trains_through_a_proxy_as_the_only_way_to_its_learner(runs, ro
     proxy.close()
 
 
-def test_the_actors_of_train_show_its_certificate_where_one_is_asked_for(runs, rows, tmp_path):
-    certificate, key = self_signed("localhost", tmp_path)
-    flags = (f"--tls_cert={certificate}", f"--tls_key={key}", f"--tls_client_ca={certificate}")
-    run = runs.run(
-        *("train", *CATCH, "--total_frames=800", f"--logdir={tmp_path}/run", "--server_address=localhost:0", *flags)
-    )
-    assert run.returncode == 0, run.text()
-    assert rows(tmp_path / "run")[-1]["env_frames"] >= 800
-
-
 @pytest.fixture
 def ipv6_only(tmp_path):
     """A program that runs another one where there is only the IPv6 address of loopback."""
@@ -77,9 +67,12 @@ def test_learner_actor_and_health_check_need_nothing_but_ipv6(runs, rows, servin
     assert rows(tmp_path / "run")[-1]["env_frames"] >= 4_000
 
 
-@pytest.mark.parametrize("address", [(), ("--server_address=0.0.0.0:0", "--insecure")])
-def test_train_needs_nothing_but_ipv6(runs, rows, ipv6_only, address, tmp_path):
-    arguments = (*CATCH, "--total_frames=800", f"--logdir={tmp_path}/run", *address)
+def test_train_needs_nothing_but_ipv6_and_its_actors_show_its_certificate(runs, rows, ipv6_only, tmp_path):
+    certificate, key = self_signed("localhost", tmp_path)
+    (tmp_path / "token").write_text("swordfish\n")
+    flags = (f"--tls_cert={certificate}", f"--tls_key={key}", f"--tls_client_ca={certificate}")
+    flags += ("--server_address=0.0.0.0:0", f"--token_file={tmp_path}/token")
+    arguments = (*CATCH, "--total_frames=800", f"--logdir={tmp_path}/run", *flags)
     run = runs.run("train", *arguments, program=(*ipv6_only, *SEED_RL))
     assert run.returncode == 0, run.text()
     assert rows(tmp_path / "run")[-1]["env_frames"] >= 800

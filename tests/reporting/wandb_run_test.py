@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import struct
+import subprocess
 import sys
 
 import pytest
@@ -12,7 +13,8 @@ import yaml
 
 from seed_rl.experiment import ConfigError, Logs, config_files
 from seed_rl.reporting import wandb_run
-from seed_rl.reporting.wandb_run import WandbRun
+from seed_rl.reporting.sinks import sinks_of
+from tests.support.checked_commands import Line, complaint
 
 
 def records(path):
@@ -63,12 +65,13 @@ def stored(logdir):
 def report(logdir, *frames, project="tests", resumed=None, film=None):
     """A start of a run with a row at each of these frames, and perhaps a film after them."""
     experiment = config_files.load(["catch/vtrace"], [f"Logs.wandb_project = {project!r}"])
-    run = WandbRun(experiment, str(logdir), resumed)
+    *others, run = sinks_of(experiment, str(logdir), resumed)
     for n in frames:
         run.write({"env_frames": n, "loss/total": n / 20}, wall_time=0.0)
     if film:
         run.film(str(film), "", frames[-1], wall_time=0.0)
-    run.close()
+    for sink in (*others, run):
+        sink.close()
 
 
 @pytest.fixture
@@ -106,7 +109,7 @@ def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row_and_nothin
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_agent_of_a_sweep_starts_runs_by_the_command_on_the_page(somebody, runs, tmp_path):
+def test_an_agent_of_a_sweep_starts_runs_by_the_command_on_the_page(somebody, tmp_path):
     from wandb.sdk.launch.sweeps import utils
 
     somebody(WANDB_MODE="offline", WANDB_RUN_ID="abc123", WANDB_SWEEP_ID="sweep")
@@ -116,13 +119,15 @@ def test_an_agent_of_a_sweep_starts_runs_by_the_command_on_the_page(somebody, ru
     arguments = utils.create_sweep_command_args({"args": {name: {"value": value} for name, value in chosen.items()}})
     macros = {f"${{{name}}}": words for name, words in (arguments | {"program": [sweep["program"]]}).items()}
     command = [word for each in utils.create_sweep_command(sweep["command"]) for word in macros.get(each, [each])]
-    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    run = runs.run(program=command, cwd=tmp_path, env={**os.environ, "PATH": path})
-    assert run.returncode == 0, run.text()
-    ((started, _, config, rows),) = stored(tmp_path / "runs/abc123")
+    (tmp_path / "seed_rl").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "seed_rl").chmod(0o755)
+    words = subprocess.check_output(command, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, text=True)
+    assert complaint(Line(words.splitlines(), str(tmp_path), "", is_complete=True)) == ""
+    assert {"train", "--logdir=runs/abc123", "--gin_param=VTrace.hidden=16"} <= set(words.splitlines())
+    wandb_run.check_wandb(Logs(wandb_project="catch"))
+    report(tmp_path, 10, project="catch")
+    ((started, _, _, _),) = stored(tmp_path)
     assert (started.run_id, started.project) == ("abc123", "catch")
-    assert (config["optimizer"]["learning_rate"], config["agent"]["hidden"]) == (0.002, 16)
-    assert "episodes/return" in rows[-1]
 
 
 @pytest.mark.parametrize(

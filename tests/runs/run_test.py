@@ -88,7 +88,9 @@ def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(small_ca
 
 def test_a_run_has_a_hundred_rows_however_fast_it_is(small_catch, tmp_path):
     logs = dataclasses.replace(small_catch.logs, metrics_interval_s=600.0)
-    with Run(dataclasses.replace(small_catch, total_frames=10_000, logs=logs), tmp_path, actors=THREADS) as run:
+    agent = dataclasses.replace(small_catch.agent, unroll_length=2)  # an update takes 8 frames
+    fast = dataclasses.replace(small_catch, agent=agent, total_frames=1_000, logs=logs)
+    with Run(fast, tmp_path, actors=THREADS) as run:
         assert len(list(run.train())) == 1
     frames = [row["env_frames"] for row in read_metrics(tmp_path)]
     assert len(frames) >= 100
@@ -137,9 +139,9 @@ def test_a_failing_environment_ends_the_run_with_its_error(small_catch, tmp_path
 
 def test_nothing_of_a_run_is_left_in_the_process(small_catch, tmp_path, monkeypatch):
     monkeypatch.setattr(logging.getLogger("seed_rl"), "propagate", False)  # pytest keeps errors, and these frames
-    kept, files = [], []
+    short, kept, files = dataclasses.replace(small_catch, total_frames=320), [], []
     for number in range(5):
-        with Run(small_catch, str(tmp_path / str(number)), actors=THREADS) as run:
+        with Run(short, str(tmp_path / str(number)), actors=THREADS) as run:
             rows = list(run.train())
         assert rows
         del run

@@ -67,7 +67,9 @@ def use(logdir):
         "Experiment.batch_size=2",
         "VTrace.unroll_length=5",
         "Actors.num_actors=1",
+        "Actors.groups_per_actor=1",
         "Actors.envs_per_group=2",
+        "Inference.max_batch_size=2",
     )
     experiment = api.load_experiment(["catch/vtrace"], [*small, "Actors.num_eval_envs=0"])
     yield "load_experiment"

@@ -17,7 +17,7 @@ def test_a_run_plays_its_past_policies_and_goes_on_with_them(tmp_path):
     others = ("VTrace.hidden = 16", "Optimizer.schedule = constant")
     experiment = config_files.load("pettingzoo/tic_tac_toe", [*LEAGUE, *often, *small, *others])
     scores = []
-    for frames in (600, 1200):
+    for frames in (320, 640):
         longer = dataclasses.replace(experiment, total_frames=frames)
         with Run(longer, str(tmp_path), actors=THREADS) as run:
             last = [*run.train()][-1]
@@ -25,7 +25,7 @@ def test_a_run_plays_its_past_policies_and_goes_on_with_them(tmp_path):
         assert last["league/members"] == members == 1 + last["learner_updates"] // 2
         assert members == len(list(tmp_path.glob("league/member-*.npz")))
         scores.append(last["league/score"])
-        assert last["eval/episodes"] > 10
+        assert last["eval/episodes"] > 5
     assert all(0 < score < 1 for score in scores)
     assert not (tmp_path / "checkpoints/best.npz").exists(), "opponents change"
 

@@ -108,19 +108,6 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     cluster.remove_node(second)
 
 
-def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_path):
-    gin_file = tmp_path / "failing.gin"
-    gin_file.write_text("include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Failing()\n")
-    logdir = tmp_path / "run"
-    place = (f"--ray_address={cluster.address}", f"--logdir={logdir}", "--num_actors=1")
-    run = runs.run("train", f"--gin_file={gin_file}", *ON_RAY, *place)
-    assert run.returncode == 1, run.text()
-    assert "seed_rl train: actor-0 ended 3 times in a row: " in run.text()
-    assert "OSError: the game crashed" in run.text()
-    assert "Traceback" not in run.text()
-    assert "failing_env.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
-
-
 def test_learner_hosts_are_placed_on_nodes_of_their_own(cluster, runs, rows, wait_for, tmp_path):
     place = (f"--ray_address={cluster.address}", f"--logdir={tmp_path}/run", "--num_actors=1", "--actor_cpus=0.5")
     several = ("--num_learners=2", "--trusted_network", "--total_frames=1000000000")
