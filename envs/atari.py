@@ -1,6 +1,7 @@
 """Atari 2600 games in ale-py's native vector environment, with the protocol of arXiv:1709.06009."""
 
 import dataclasses
+import functools
 import pathlib
 from typing import Annotated, Any, ClassVar
 
@@ -58,6 +59,8 @@ class Atari(EnvConfig):
     also in evaluation."""
     fire_on_reset: bool = False
     """Press FIRE after a reset, in games that wait for it."""
+    blank_probability: UnitInterval = 0.0
+    """Probability that an observation is blank, which makes a memory necessary (0.5 in arXiv:1507.06527)."""
     threads: Count = 1
     """Native threads that step a group's environments."""
 
@@ -86,9 +89,10 @@ class Atari(EnvConfig):
 
     def make(self, num_envs: int) -> VectorEnv:
         if self.resize == "area":
-            return FlatVectorEnv(self._make(num_envs, (self.frame_size, self.frame_size)))
-        screen = _console(self.game).getScreenDims()
-        return FlatVectorEnv(_LinearResize(self._make(num_envs, screen), self.frame_size))
+            env = self._make(num_envs, (self.frame_size, self.frame_size))
+        else:
+            env = _LinearResize(self._make(num_envs, _console(self.game).getScreenDims()), self.frame_size)
+        return FlatVectorEnv(_Blanks(env, self.blank_probability) if self.blank_probability else env)
 
     def watch(self) -> Watchable:
         """Draws the console's screen in colour."""
@@ -127,8 +131,9 @@ def games() -> list[str]:
     return roms.get_all_rom_ids()
 
 
+@functools.cache
 def _console(game: str) -> ale_py.ALEInterface:
-    """A console that runs a game."""
+    """A console that runs a game, and never steps it: only its description is read."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     console = ale_py.ALEInterface()
     console.loadROM(roms.get_rom_path(game))
@@ -170,6 +175,23 @@ def _neighbours(size: int, new_size: int) -> tuple[np.ndarray, ...]:
     weight = (centre - before).astype(np.float32)
     weights = (np.rint(2048 * part).astype(np.int32) for part in (1 - weight, weight))
     return before, np.minimum(before + 1, size - 1), *weights
+
+
+class _Blanks(ConvertedVectorEnv):
+    """Replaces observations by zeros with a probability, each environment's independently in each step."""
+
+    def __init__(self, env: VectorEnv, probability: float):
+        super().__init__(env)
+        self._probability, self._rng = probability, np.random.default_rng()
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        return super().reset(seed=seed, options=options)
+
+    def convert(self, observation: np.ndarray, ended: np.ndarray) -> np.ndarray:
+        shown = self._rng.random(len(observation)) >= self._probability
+        return observation * shown.reshape(-1, *[1] * (observation.ndim - 1))
 
 
 class _WithTwin(Watchable):

@@ -46,7 +46,7 @@ def test_an_environment_for_actors_is_small_and_plays_in_a_run_that_is_started_a
     assert re.fullmatch(r"seed_rl: \w+ is missing: seed_rl-actor runs actors only.*\n", refused.stderr)
 
     flags = ("--learner_image=r/cpu:1", "--actor_image=r/actor:1", "--name=a", "--gin_file=catch/vtrace", "--actors=1")
-    settings = ("--total_frames=8000", "--gin_param=Logs.metrics_interval_s=0.1")
+    settings = ("--total_frames=2000", "--gin_param=Logs.metrics_interval_s=0.1")
     manifests = yaml.safe_load_all(script.done("cloud/render_kubernetes.py", *flags, *settings))
     jobs = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "Job"}
     (address,) = free_addresses(1)
@@ -72,7 +72,7 @@ def test_an_environment_for_actors_is_small_and_plays_in_a_run_that_is_started_a
     assert actor.wait() == 0, actor.text()
     assert "is over" in actor.text()
     assert learner.wait() == 0, learner.text()
-    assert rows(tmp_path / "runs/a")[-1]["env_frames"] >= 8_000
+    assert rows(tmp_path / "runs/a")[-1]["env_frames"] >= 2_000
     written = [path.read_bytes().decode("latin-1") for path in tmp_path.glob("runs/a/**/*") if path.is_file()]
     assert len(written) > 3
     assert all(map(has_no_secret, [learner.text(), actor.text(), *written]))

@@ -55,6 +55,19 @@ def test_linear_frames_are_those_of_opencv(make, game, grayscale):
         frames, screens = env.step(actions)[0], native.step(actions)[0]
 
 
+def test_frames_are_blank_as_often_as_asked_and_else_as_they_are():
+    blanked, plain = (Atari(max_episode_frames=60, blank_probability=p).make(8) for p in (0.3, 0.0))
+    frames = [[env.reset(seed=2)[0]] for env in (blanked, plain)]
+    for _ in range(60):
+        for seen, env in zip(frames, (blanked, plain), strict=True):
+            observation, _, _, truncated, info = env.step(np.zeros(8, np.int32))
+            seen += [observation, *([info["final_obs"]] if truncated.all() else [])]
+    seen, shown = map(np.concatenate, frames)
+    blank = ~seen.any(axis=(1, 2, 3))
+    assert np.mean(blank) == pytest.approx(0.3, abs=0.08)
+    np.testing.assert_array_equal(seen[~blank], shown[~blank])
+
+
 def test_rewards_are_not_clipped():
     env = Atari(game="space_invaders").make(4)
     env.reset(seed=1)

@@ -46,7 +46,7 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
         (Memory(), 60, None),
         (Memory(num_cues=2, delay=1), 60, None),
         (Atari("breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2), 25, None),
-        (Atari("pong", max_episode_frames=80, resize="linear"), 25, None),
+        (Atari("pong", max_episode_frames=80, resize="linear", blank_probability=0.5), 25, None),
         (Gym("CartPole-v1", vectorization="vector_entry_point"), 80, None),
         (echo("nested", "table of choices"), 20, None),
         (pooled("CartPole-v1", vectorization="async"), 80, "observation float32[4]; action Discrete(2)"),

@@ -21,9 +21,9 @@ NEIGHBOURS = sorted(path.parent.name for path in WING.glob("*/__init__.py"))
 
 
 def without(names, target):
-    """Copy the tree without some neighbours, their tests and experiments; return a function that runs Python there.
+    """Copy the tree without some neighbours; return a function that runs Python there.
 
-    Programs outside of the package that use one of them, benchmarks and pages, are left out, too.
+    Their tests, experiments and recorded runs, and programs that use them, benchmarks and pages, are left out, too.
     """
     left_out = [f"{folder}/{name}" for name in names for folder in (WING, ROOT / "tests/extras")]
     programs = [
@@ -35,8 +35,9 @@ def without(names, target):
         left_out += [f"{ROOT}/benchmarks", f"{ROOT}/tests/benchmarks", *map(str, tests)]
     imports = [f"import seed_rl.extras.{name}." for name in names]
     left_out.append(str(COMPOSITION))
-    experiments = [(path, path.read_text(encoding="utf-8")) for path in (ROOT / "configs").rglob("*.gin")]
-    left_out += [str(path) for path, text in experiments if any(line in text for line in imports)]
+    experiments = [path for folder in ("configs", "docs") for path in (ROOT / folder).rglob("*.gin")]
+    using = [path for path in experiments if any(line in path.read_text(encoding="utf-8") for line in imports)]
+    left_out += [str(path.parent if path.is_relative_to(ROOT / "docs") else path) for path in using]
 
     def ignored(folder, entries):
         return [entry for entry in entries if entry == "__pycache__" or f"{folder}/{entry}" in left_out]
@@ -44,7 +45,7 @@ def without(names, target):
     for folder in ("seed_rl", "agents", "envs", "configs", "benchmarks", "docs", "scripts", "tests"):
         if f"{ROOT}/{folder}" not in left_out:
             shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored)
-    for name in ("README.md", "pyproject.toml", "setup.py"):
+    for name in ("README.md", "CHANGELOG.md", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, target / name)
     environment = {**os.environ, "PYTHONPATH": str(target)}
 

@@ -14,10 +14,10 @@ from tests.transport.peers import self_signed
 
 @pytest.fixture
 def serving(runs, wait_for, tmp_path):
-    """Starts a learner that ends after 4,000 frames; returns it and its port."""
+    """Starts a learner that ends after 800 frames; returns it and its port."""
 
     def start(*flags, **options):
-        run = runs.start("learner", *CATCH, "--total_frames=4000", f"--logdir={tmp_path}/run", *flags, **options)
+        run = runs.start("learner", *CATCH, "--total_frames=800", f"--logdir={tmp_path}/run", *flags, **options)
         served = wait_for(lambda: re.search(r"serving actors at \S+:(\d+) ", run.text()), run)
         return run, int(served[1])
 
@@ -36,7 +36,7 @@ def test_an_actor_trains_through_a_proxy_as_the_only_way_to_its_learner(runs, ro
     actor = runs.start("actor", *flags, env={**variables, "https_proxy": proxy.url})
     assert actor.wait() == 0, actor.text()
     assert run.wait() == 0, run.text()
-    assert rows(tmp_path / "run")[-1]["env_frames"] >= 4_000
+    assert rows(tmp_path / "run")[-1]["env_frames"] >= 800
     assert set(proxy.asked) == {("CONNECT", place)}
     proxy.close()
 
@@ -64,7 +64,7 @@ def test_learner_actor_and_health_check_need_nothing_but_ipv6(runs, rows, servin
     actor = runs.run("actor", f"--server_address=localhost:{port}", program=(*beside, *SEED_RL))
     assert actor.returncode == 0, actor.text()
     assert run.wait() == 0, run.text()
-    assert rows(tmp_path / "run")[-1]["env_frames"] >= 4_000
+    assert rows(tmp_path / "run")[-1]["env_frames"] >= 800
 
 
 def test_train_needs_nothing_but_ipv6_and_its_actors_show_its_certificate(runs, rows, ipv6_only, tmp_path):
