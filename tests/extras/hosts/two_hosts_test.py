@@ -6,16 +6,9 @@ import signal
 
 import pytest
 
+from tests.integration.devices_test import CATCH, FRAMES_PER_BATCH
 from tests.support.ports import free_addresses
 
-CATCH = (
-    "--gin_file=catch/vtrace",
-    "--gin_param=Logs.metrics_interval_s=0.2",
-    "--gin_param=Actors.envs_per_group=1",
-    "--gin_param=Inference.max_batch_size=1",  # the only one to compile for
-    "--gin_param=Experiment.batch_size=4",
-)
-FRAMES_PER_BATCH = 4 * 20
 THREE_DEVICES = ("Devices.logical_cpus = 3", "Devices.inference = ('CPU:0',)", "Devices.training = ('CPU:1', 'CPU:2')")
 
 
