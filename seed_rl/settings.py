@@ -146,7 +146,7 @@ def _valid(name: str, value: Any, hint: Any) -> Any:
 
 
 def _valid_parts(name: str, values: tuple[Any, ...], hints: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Check a tuple like `_checked`, given a type for each part, or a type and an ellipsis."""
+    """Check a tuple like `_valid`, given a type for each part, or a type and an ellipsis."""
     hints = hints[:1] * len(values) if hints[-1:] == (Ellipsis,) else hints
     if len(values) != len(hints):
         wanted = ", ".join(getattr(hint, "__origin__", hint).__name__ for hint in hints)

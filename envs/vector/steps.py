@@ -66,7 +66,9 @@ class Steps:
             actions, self._cut, self._actions = self._actions, None, None
         before = self._observation
         self._observation, reward, terminated, truncated, info = self._env.step(actions)
-        reward, ended = _as_float32(reward), terminated | truncated
+        with np.errstate(over="ignore"):  # too large rewards become infinite
+            reward = np.asarray(reward, np.float32)
+        ended = terminated | truncated
         if self._is_late:
             begins, self._ended = self._ended, ended
             self.numbers = final_numbers(info, ended)
@@ -79,12 +81,6 @@ class Steps:
         final = final_observations(self._env, info, self._cut)
         final = rows(before, self._cut) if final is None else final
         return EnvOutput(reward, terminated, cut, replace_rows(self._observation, self._cut, final))
-
-
-@np.errstate(over="ignore")
-def _as_float32(values: Any) -> np.ndarray:
-    """Convert rewards to float32, too large ones to infinity."""
-    return np.asarray(values, np.float32)
 
 
 def outputs(env: VectorEnv, act: Act, seed: int) -> Iterator[EnvOutput]:

@@ -7,6 +7,7 @@ EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
 
 import contextlib
 import functools
+import math
 import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
@@ -32,7 +33,6 @@ boolean: _Declare = functools.partial(functools.partial, flags.DEFINE_boolean)
 choice: _Declare = functools.partial(functools.partial, flags.DEFINE_enum)
 comma_separated: _Declare = functools.partial(functools.partial, flags.DEFINE_list)
 repeated: _Declare = functools.partial(functools.partial, flags.DEFINE_multi_string)
-number: _Declare = functools.partial(functools.partial, flags.DEFINE_float)
 string: _Declare = functools.partial(functools.partial, flags.DEFINE_string)
 
 
@@ -57,6 +57,18 @@ def integer(name: str, default: int | None, text: str, auto: bool = False, **bou
     """
     parser = (_IntegerOrAuto if auto else _Integer)(**bounds)
     return functools.partial(flags.DEFINE, parser, name, default, text)
+
+
+def number(name: str, default: float | None, text: str, **bounds: float) -> Flag:
+    """Declare a flag for a finite number within `lower_bound` and `upper_bound`."""
+    return functools.partial(flags.DEFINE, _Finite(**bounds), name, default, text)
+
+
+class _Finite(flags.FloatParser):
+    def convert(self, argument: Any) -> float:
+        if not math.isfinite(value := super().convert(argument)):
+            raise ValueError("expected a finite number")
+        return value
 
 
 class _Integer(flags.IntegerParser):

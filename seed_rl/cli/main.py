@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import errno
 import functools
 import importlib.util
 import inspect
@@ -24,8 +25,8 @@ from seed_rl.foreign import printable
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.system.entry_points import declarations
-from seed_rl.system.files import explaining
-from seed_rl.system.signals import OF_SCHEDULERS
+from seed_rl.system.files import explaining, reason
+from seed_rl.system.signals import OF_SCHEDULERS, not_ignored
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ ENTRY_POINTS = "seed_rl.commands"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     if threading.current_thread() is threading.main_thread():
-        for number in OF_SCHEDULERS:
+        for number in not_ignored((signal.SIGHUP, *OF_SCHEDULERS)):
             signal.signal(number, lambda number, frame: sys.exit(128 + number))  # runs all clean-up
     try:
         code = _main(list(sys.argv[1:] if argv is None else argv))
@@ -59,6 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # standard output has lost its reader, as in `| head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # lets the flush at exit succeed
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"seed_rl: {error.filename or 'the output'} can't be written: {reason(error)}", file=sys.stderr)
+        return Failure.exit_code
     except ModuleNotFoundError as error:
         if importlib.util.find_spec("tensorflow"):
             raise

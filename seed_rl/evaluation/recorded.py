@@ -118,7 +118,7 @@ def _runs(place: str) -> list[RecordedRun]:
     if os.path.isfile(place):
         with (
             explaining(ConfigError, f"{place} can't be read", OSError, ValueError, csv.Error),
-            open(place, encoding="utf-8", newline="") as file,
+            open(place, encoding="utf-8-sig", newline="") as file,
         ):
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
         stem = os.path.splitext(place)[0]

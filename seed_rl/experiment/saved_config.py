@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import itertools
 import os
 import pkgutil
 import re
@@ -45,13 +46,16 @@ def load_saved(logdir: str, own: bool = False) -> Experiment:
     """Rebuild the experiment of a run without executing anything from its log directory.
 
     Classes of settings come from this library, installed suites, and modules that are already imported. Places to
-    write to are left out unless the run is one's `own`. For the errors see `saved_settings` and `rebuild`.
+    write to are left out unless the run is one's `own`, to be trained. For errors see `saved_settings` and `rebuild`.
     """
-    return rebuild(saved_settings(logdir), os.path.join(logdir, SAVED), own)
+    return rebuild(saved_settings(logdir), os.path.join(logdir, SAVED), own, trains=own)
 
 
-def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experiment:
-    """Rebuild an experiment like `load_saved` from the settings in `config.json`; raise ConfigError naming `path`."""
+def rebuild(settings: Mapping[str, Any], path: str, own: bool = False, trains: bool = False) -> Experiment:
+    """Rebuild an experiment like `load_saved` from the settings in `config.json`; raise ConfigError naming `path`.
+
+    An experiment that `trains` may not name unknown modules in the settings of its optimizer and replay, either.
+    """
     saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
     try:
         if not {"env.kind", "agent.kind"} <= saved.keys():
@@ -63,7 +67,8 @@ def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experi
             experiment = experiment if own else without_places(experiment, only_written=True)
     except (ImportError, TypeError, ValueError, RecursionError, UsageError) as error:
         raise ConfigError(f"{path} can't be used: {without_gin(error)}") from error
-    for module in modules_named(experiment):
+    learner = [vars(group) for group in (experiment.optimizer, experiment.replay) if group and trains]
+    for module in (*modules_named(experiment), *itertools.chain(*map(_modules_in, learner))):
         if not registry.may_import(module):
             named = f"it names the module {short_repr(module)}, which needs --import_module={module}"
             raise ConfigError(f"{path} can't be used: {named}")
@@ -72,9 +77,14 @@ def rebuild(settings: Mapping[str, Any], path: str, own: bool = False) -> Experi
 
 def modules_named(experiment: Experiment) -> list[str]:
     """Return the modules named in an experiment's settings."""
-    texts = map(str, vars(experiment.agent).values())
-    layers = [text.partition(":")[0] for text in texts if re.fullmatch(r"[\w.]+:\w+", text)]
-    return [*dict.fromkeys(experiment.env.modules + experiment.eval_env.modules), *layers]
+    of_environments = dict.fromkeys(experiment.env.modules + experiment.eval_env.modules)
+    return [*of_environments, *_modules_in(vars(experiment.agent))]
+
+
+def _modules_in(settings: Mapping[str, Any]) -> list[str]:
+    """Return the modules of classes, `module:Class`, among the values of settings, but for Keras' own."""
+    found = re.findall(r"^([\w.]+):\w+$", "\n".join(map(str, settings.values())), re.MULTILINE)
+    return [module for module in found if module.partition(".")[0] != "keras"]
 
 
 def modules_needed(experiment: Experiment) -> list[str]:

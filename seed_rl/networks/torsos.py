@@ -68,7 +68,8 @@ def shallow_torso(config: TrunkConfig, name: str = "shallow_torso", block: int =
     """
     layers: list[Any] = []
     for index, (filters, size, stride) in enumerate(config.convolutions):
-        layer = keras.layers.Conv2D if index else functools.partial(FrameConv, block=block)
+        first = functools.partial(FrameConv, block=block, depth=config.frame_stack)
+        layer = keras.layers.Conv2D if index else first
         layers.append(_conv(config, filters, size, f"conv_{index}", layer, strides=stride))
         layers += relu(config.layer_norm == "all", config.dtype, f"conv_{index}")
     layers.append(keras.layers.Flatten("channels_last", name="flatten", dtype=config.dtype))
@@ -127,13 +128,13 @@ class FrameConv(keras.layers.Conv2D):
     It divides the kernel instead: the result is the same, the kernel is far smaller than a batch of frames, and
     bfloat16 represents 0..255 exactly, but not multiples of 1/255.
 
-    With a `block` of s, its stride, it takes frames in blocks [N, H / s, W / s, C s s] (`frame_stack.stack_frames`).
-    The sums are the same, and so is the kernel that it keeps, [size, size, C, filters].
+    With a `block` of s, its stride, it takes stacks of `depth` frames in blocks [N, H / s, W / s, C s s], in the order
+    of `frame_stack.stack_frames`. The sums are the same, and so is the kernel that it keeps, [size, size, C, filters].
     """
 
-    def __init__(self, *arguments: Any, block: int = 1, **options: Any):
+    def __init__(self, *arguments: Any, block: int = 1, depth: int = 1, **options: Any):
         super().__init__(*arguments, **options)
-        self._block = block
+        self._block, self._depth = block, depth
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Create the weights for frames [N, H, W, C]."""
@@ -151,9 +152,10 @@ class FrameConv(keras.layers.Conv2D):
         if self._block == 1:
             return super().convolution_op(inputs, kernel)
         # A product with a permutation: exact, and on a CPU several times faster than a transposition of small pieces.
-        size, channels, filters = kernel.shape[0] // self._block, kernel.shape[2], kernel.shape[3]
-        rows = np.arange(math.prod(kernel.shape[:3])).reshape(size, self._block, size, self._block, channels)
-        order = tf.one_hot(rows.transpose(0, 2, 4, 1, 3).ravel(), rows.size, dtype=kernel.dtype)
+        size, filters = kernel.shape[0] // self._block, kernel.shape[3]
+        rows = np.arange(math.prod(kernel.shape[:3]))
+        rows = rows.reshape(size, self._block, size, self._block, self._depth, kernel.shape[2] // self._depth)
+        order = tf.one_hot(rows.transpose(0, 2, 4, 1, 3, 5).ravel(), rows.size, dtype=kernel.dtype)
         kernel = tf.reshape(order @ tf.reshape(kernel, [rows.size, filters]), [size, size, -1, filters])
         return tf.nn.conv2d(inputs, kernel, strides=1, padding="VALID")
 

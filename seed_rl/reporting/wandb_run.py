@@ -34,7 +34,8 @@ def check_wandb(logs: Logs) -> None:
         raise ConfigError(f"{project} needs another package: pip install wandb") from error
     with explaining(ConfigError, "Weights & Biases can't be set up", wandb.Error, ValueError):
         settings = wandb.setup(settings=_settings(wandb, logs.wandb_project)).settings
-    if settings.mode == "online" and not wandb.login(prompt=False, verify=False):
+        is_ready = settings.mode != "online" or wandb.login(prompt=False, verify=False)
+    if not is_ready:
         ways = "run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to upload the run later"
         raise ConfigError(f"{project} needs a login to Weights & Biases: {ways}")
 

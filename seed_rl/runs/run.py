@@ -153,8 +153,11 @@ class Run:
             server = server_of(self.experiment, address, self.security)
             cleanup.callback(server.stop, grace=0.5)
             address = server.start()
-            actors.start(address)  # they build their environments while TensorFlow loads
+            if self.actors != THREADS:
+                actors.start(address)  # they build their environments while TensorFlow loads
             self._load_tensorflow()
+            if self.actors == THREADS:  # their environments may import what is hidden from TensorFlow while it loads
+                actors.start(address)
             if not self.meet(stopping):
                 return
             gc.freeze()  # spares the collector the many objects of the imported modules

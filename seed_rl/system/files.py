@@ -12,6 +12,7 @@ import resource
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import IO, TypeAlias
 
@@ -25,6 +26,7 @@ PARTIAL = ".partial"
 _MANY_FILES = 1 << 16
 _LONGEST_PARENT = 80  # bytes; the path of a socket has at most 107
 _LONGEST_REASON = 300  # characters
+_STARTING_SECONDS = 60.0
 
 
 def allow_many_files() -> None:
@@ -92,7 +94,8 @@ def socket_directory() -> Iterator[str]:
     for path in glob.glob(os.path.join(glob.escape(parent), "seed_rl-*", "*.sock")):
         with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):  # another user's, or just removed
             probe.setblocking(False)
-            if probe.connect_ex(path) == errno.ECONNREFUSED:
+            is_new = time.time() - os.stat(path).st_mtime < _STARTING_SECONDS  # perhaps bound and not listening yet
+            if not is_new and probe.connect_ex(path) == errno.ECONNREFUSED:
                 shutil.rmtree(os.path.dirname(path))
     with tempfile.TemporaryDirectory(prefix="seed_rl-", dir=parent, ignore_cleanup_errors=True) as directory:
         yield directory

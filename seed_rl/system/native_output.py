@@ -32,12 +32,14 @@ def native_stderr_to(path: str) -> Iterator[None]:
     python_stderr.flush()
     with _descriptor_to(path) as terminal:
         encoding = python_stderr.encoding or "utf-8"
-        sys.stderr = open(os.dup(terminal), "w", buffering=1, encoding=encoding, errors="replace")  # noqa: SIM115
+        ours = open(os.dup(terminal), "w", buffering=1, encoding=encoding, errors="replace")  # noqa: SIM115
+        sys.stderr = ours
         try:
             yield
         finally:
-            sys.stderr.close()
             sys.stderr = python_stderr
+            with contextlib.suppress(OSError):  # of a terminal that is gone, a full disk
+                ours.close()
 
 
 class CannotLoad(UsageError):

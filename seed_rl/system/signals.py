@@ -69,6 +69,11 @@ class StopFlag:
             raise KeyboardInterrupt
 
 
+def not_ignored(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:
+    """Leave SIGHUP out of some signals where it is ignored, as under `nohup`."""
+    return [number for number in numbers if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
+
+
 @contextlib.contextmanager
 def signals(numbers: Sequence[signal.Signals] = ALL) -> Iterator[StopFlag]:
     """Let the first of these signals set a flag, and one more than a second later raise KeyboardInterrupt.
@@ -78,8 +83,7 @@ def signals(numbers: Sequence[signal.Signals] = ALL) -> Iterator[StopFlag]:
     context without an error.
     """
     stopped = StopFlag()
-    ignored = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else []
-    caught = [number for number in numbers if number not in ignored]
+    caught = not_ignored(numbers)
     before = {number: signal.signal(number, stopped.handle) for number in caught}
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, caught)
     try:

@@ -37,6 +37,7 @@ MISTAKES = {
     "train --logdir=nowhere": "nowhere",
     "train --logdri=x": "logdri",
     f"train {CATCH} --max_minutes=-1": "--max_minutes=-1",
+    f"train {CATCH} --max_minutes=inf": "--max_minutes=inf: expected a finite number",
     f"train {CATCH} --agent=ddpg": "--agent=ddpg",
     f"train {CATCH} --gin_param=VTrace.hiden=1": "VTrace.hidden",
     f"train {CATCH} --logdir={__file__}": "cli_test.py",
@@ -118,13 +119,16 @@ def test_help_shows_commands_and_their_arguments_flags_and_an_example(command, c
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_a_reader_that_leaves_is_no_error():
+def test_a_reader_that_leaves_is_no_error_and_a_full_disk_a_sentence():
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as gone:
         command = [sys.executable, "-m", "seed_rl", "configs"]
         done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "seed_rl: the output can't be written: No space left on device\n")
 
 
 def test_ctrl_c_ends_a_command_with_a_line(monkeypatch, capsys):

@@ -1,7 +1,9 @@
 """How `seed_rl train` ends."""
 
 import math
+import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,10 +51,16 @@ def test_a_run_ends_when_the_mean_of_a_hundred_episodes_reaches_the_target(monke
     ],
 )
 def test_a_run_that_ends_without_its_target_fails_and_says_how_far_it_came(flags, rows, how_far, monkeypatch, capsys):
-    monkeypatch.setattr(training, "_stop_after", lambda seconds, stopped: stopped.set() if seconds == 120 else None)
+    over = lambda seconds, stop: SimpleNamespace(start=lambda: seconds == 120 and stop())  # noqa: E731
+    monkeypatch.setattr(training.threading, "Timer", over)
     *code_and_rows, sentence = ended(monkeypatch, capsys, *flags)
     assert code_and_rows == [1, rows]
     assert f"{flags[0]} was not reached: {how_far}" in sentence
+
+
+def test_ctrl_c_while_the_run_is_opened_ends_it_before_it_trains(monkeypatch, capsys):
+    monkeypatch.setattr(Rows, "__enter__", lambda run: signal.raise_signal(signal.SIGINT))
+    assert ended(monkeypatch, capsys) == (130, 0, "seed_rl: interrupted before the first update\n")
 
 
 @pytest.fixture

@@ -36,7 +36,8 @@ def test_length_speed_and_placement_may_change_when_a_run_is_resumed_and_nothing
     ]
     other = config_files.load(["memory/r2d2"])
     assert "env was 'Catch' and is now 'Memory'" in config_files.differences_from_saved(other, str(tmp_path))
-    without = config_files.load(["catch/r2d2"], ["Experiment.replay = None", "Experiment.agent = @VTrace()"])
+    vtrace = ["import seed_rl.agents.vtrace", "Experiment.replay = None", "Experiment.agent = @VTrace()"]
+    without = config_files.load(["catch/r2d2"], vtrace)
     assert "replay was 'Replay' and is now None" in config_files.differences_from_saved(without, str(tmp_path))
     config_files.save_config(without, str(tmp_path))
     assert "replay was None and is now 'Replay'" in config_files.differences_from_saved(before, str(tmp_path))
@@ -78,6 +79,16 @@ def test_modules_outside_of_the_library_are_named_by_the_reader(tmp_path, monkey
     assert saved_config.modules_needed(loaded) == ["stranger"]
     importlib.import_module("stranger")
     assert saved_config.load_saved(str(tmp_path)) == loaded
+
+
+@pytest.mark.parametrize("setting", ["optimizer.name", "replay.sampler"])
+def test_only_a_learner_imports_the_modules_of_its_optimizer_and_its_replay(setting, tmp_path):
+    settings = config_files.load(["catch/r2d2"]).to_json() | {setting: "antigravity:Class"}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    saved_config.load_saved(str(tmp_path))
+    with pytest.raises(ConfigError, match="'antigravity', which needs --import_module=antigravity"):
+        saved_config.load_saved(str(tmp_path), own=True)
+    assert "antigravity" not in sys.modules
 
 
 def test_another_agent_keeps_network_and_task_and_brings_its_own_way_of_learning():

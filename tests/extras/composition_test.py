@@ -1,18 +1,20 @@
 """What a run is made of: the parts of a plain run, and of one that each neighbour, or two of them, have changed."""
 
 import contextlib
+import os
+import pathlib
 from types import SimpleNamespace
 
+import fsspec
 import pytest
 
 from seed_rl.experiment import config_files
 from seed_rl.extras.films.during_training import film_every
-from seed_rl.extras.hosts import together
+from seed_rl.extras.hosts import commands, together
 from seed_rl.extras.hosts.hosts import Hosts
 from seed_rl.extras.prometheus.endpoint import Gauges
 from seed_rl.extras.ray.cluster import with_gauges
 from seed_rl.extras.repeating.recording import make_repeatable
-from seed_rl.extras.stores.mirror import working_directory
 from seed_rl.runs.assembly import Assembly
 from seed_rl.runs.run import Run
 
@@ -124,8 +126,15 @@ def test_a_neighbour_replaces_its_parts_and_no_other(config, changes, different,
     assert composition(run, str(tmp_path)) == PLAIN | different
 
 
-def test_a_run_on_ray_whose_directory_is_in_a_store_has_both(tmp_path):
-    run = Run(config_files.load(["catch/vtrace"]), "memory://bucket/run")
+def test_a_run_on_ray_whose_directory_is_in_a_store_has_both_and_each_host_its_own_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run, second = (Run(config_files.load(["catch/vtrace"]), "memory://bucket/run") for _ in range(2))
     gauge(run)
-    assert run.directory.func is working_directory
-    assert composition(run, str(tmp_path)) == PLAIN | GAUGED
+    assert composition(run, str(tmp_path / "here")) == PLAIN | GAUGED
+    commands.join(Hosts(Alone.hosts.addresses, 1), second)
+    for each in (run, second):
+        with each.directory() as directory:
+            os.makedirs(directory, exist_ok=True)
+            pathlib.Path(directory, "metrics.jsonl").write_text("its own")
+    store = fsspec.filesystem("memory")
+    assert all(map(store.exists, ("bucket/run/metrics.jsonl", "bucket/run/host-1/metrics.jsonl")))

@@ -250,9 +250,10 @@ def test_planes_are_unpacked_as_by_numpy():
     np.testing.assert_array_equal(unpack_planes(packed), 255 * expected, strict=True)
 
 
-def test_frames_in_blocks_give_the_same_features_and_gradients(monkeypatch):
+@pytest.mark.parametrize("channels", [1, 3])
+def test_frames_in_blocks_give_the_same_features_and_gradients(channels, monkeypatch):
     """The weights are those of frames as they are."""
-    of = EnvSpec(ArraySpec((16, 20, 1), "uint8"), DiscreteSpec(A))
+    of = EnvSpec(ArraySpec((16, 20, channels), "uint8"), DiscreteSpec(A))
     settings = {"torso": "shallow", "convolutions": ((4, 8, 4), (6, 2, 1)), "core": "none", "observation_norm": True}
     in_blocks = dataclasses.replace(SETTINGS, **settings, dtype="mixed_bfloat16")
     assert block_of(of.observation, in_blocks) == 4

@@ -149,10 +149,11 @@ def test_a_failure_of_wandb_is_logged_once_and_stops_nothing(somebody, tmp_path,
     ("project", "settings", "word"),
     [
         ("pong", {}, "needs a login"),
+        ("pong", {"WANDB_API_KEY": "x"}, "can't be set up"),
         ("pong", {"WANDB_MODE": "ofline"}, "mode Input should be"),
         ("a/b", {}, "Invalid project name 'a/b'"),
     ],
-    ids=["not logged in", "invalid mode", "invalid project"],
+    ids=["not logged in", "odd key", "invalid mode", "invalid project"],
 )
 def test_a_run_that_cannot_report_is_refused(somebody, project, settings, word):
     somebody(**settings)

@@ -1,12 +1,16 @@
 """What is in the directory of a run from its beginning, on a disk that may be full."""
 
 import logging
+import os
+import socket
+import subprocess
+import sys
 
 import pytest
 
 from seed_rl.experiment import config_files
 from seed_rl.experiment.saved_config import load_saved, saved_settings
-from seed_rl.runs.run_directory import CannotUse, LogFile, PrintableFormatter, record_configuration
+from seed_rl.runs.run_directory import CannotUse, LogFile, PrintableFormatter, record_configuration, run_directory
 from tests.support.full_disk import largest_file
 
 
@@ -29,6 +33,28 @@ def test_a_full_disk_is_reported_once_and_without_a_traceback(tmp_path, capsys):
         emit(log, "lost")
         log.close()
     assert capsys.readouterr().err == ""
+
+
+def test_a_run_ends_as_it_would_where_its_error_stream_cannot_be_written():
+    program = """
+import contextlib, os, sys
+from seed_rl.system.native_output import native_stderr_to
+with native_stderr_to(os.devnull), contextlib.suppress(OSError):
+    print("lost", file=sys.stderr)
+sys.exit(7)
+"""
+    with open("/dev/full", "wb") as full:
+        assert subprocess.run([sys.executable, "-c", program], stderr=full).returncode == 7
+
+
+def test_a_socket_that_a_killed_learner_left_behind_does_not_keep_its_run_from_continuing(tmp_path):
+    with socket.socket(socket.AF_UNIX) as learner:
+        learner.bind(str(tmp_path / "learner.sock"))
+    with run_directory(str(tmp_path), config_files.load("catch/vtrace"), "the run"):
+        pass
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CannotUse, match="pipe is not a regular file"):
+        run_directory(str(tmp_path), config_files.load("catch/vtrace"), "the run").__enter__()
 
 
 def test_a_configuration_says_what_this_machine_chose_and_cannot_be_written_on_a_full_disk(tmp_path):

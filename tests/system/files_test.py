@@ -64,9 +64,13 @@ def test_directories_of_dead_sockets_are_removed(monkeypatch):
         with socket_directory() as directory, socket.socket(socket.AF_UNIX) as alive:
             alive.bind(os.path.join(directory, "learner.sock"))
             alive.listen()
-            dead = os.path.join(parent, "seed_rl-dead")
-            os.mkdir(dead)
-            with socket.socket(socket.AF_UNIX) as server:
-                server.bind(os.path.join(dead, "learner.sock"))
+            for name in ("seed_rl-dead", "seed_rl-beginning"):
+                os.mkdir(os.path.join(parent, name))
+                path = os.path.join(parent, name, "learner.sock")
+                with socket.socket(socket.AF_UNIX) as server:
+                    server.bind(path)
+                if name == "seed_rl-dead":
+                    os.utime(path, (0, 0))
             with socket_directory() as other:
-                assert sorted(os.listdir(parent)) == sorted(map(os.path.basename, (directory, other)))
+                kept = [os.path.basename(directory), os.path.basename(other), "seed_rl-beginning"]
+                assert sorted(os.listdir(parent)) == sorted(kept)

@@ -27,6 +27,7 @@ FILES = "gin files, like --gin_file."
 def add_files(values: flags.FlagValues, files: Sequence[str]) -> None:
     """Put positional arguments, which are gin files, in front of the files in `--gin_file`."""
     values["gin_file"].value = [*files, *values.gin_file]
+    values["gin_file"].present += len(files)
 
 
 def load_or_continue(values: flags.FlagValues) -> Experiment:

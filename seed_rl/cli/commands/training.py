@@ -17,7 +17,7 @@ from seed_rl.reporting.text import duration, quantity
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
-from seed_rl.system.signals import StopFlag, signals, stop_with_parent
+from seed_rl.system.signals import signals, stop_with_parent
 
 OPTIONS = run_options()
 _RUN = flags.group(
@@ -98,40 +98,41 @@ def _train(values: flags.FlagValues, run: Run) -> int:
     with contextlib.ExitStack() as options:
         for option in OPTIONS:
             options.enter_context(option.apply(values, run))
-        with (
-            signals() as stopped,
-            run,
-            RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # after `run` has replaced standard error
-            contextlib.closing(run.train(stopped)) as rows,
-        ):
-            if "exit_with_parent" in values and values.exit_with_parent:
-                stop_with_parent(stopped)
+        with signals() as stopped:
             replay = run.experiment.replay
             # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
             if run.learners == 1 and not (replay and replay.snapshot):
                 stopped.raises, run.on_update = True, stopped.asks
-            if values.max_minutes is not None:
-                _stop_after(60 * values.max_minutes, stopped)
-            for row in rows:
-                progress.show(row)
-                best = max(best, settled_return(row, run.experiment.score))
-                if best >= target:
-                    stopped.set()
+            if "exit_with_parent" in values and values.exit_with_parent:
+                stop_with_parent(stopped)
+            with (
+                run,
+                RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # on the error stream of `run`
+                contextlib.closing(run.train(stopped)) as rows,
+            ):
+                if values.max_minutes is not None:
+                    timer = threading.Timer(60 * values.max_minutes, stopped.set)
+                    timer.daemon = True
+                    timer.start()
+                for row in rows:
+                    progress.show(row)
+                    best = max(best, settled_return(row, run.experiment.score))
+                    if best >= target:
+                        stopped.set()
     if stopped.raised:
-        print("seed_rl: interrupted before the first update", file=sys.stderr)
+        _say("interrupted before the first update")
     elif stopped.exit_code:
-        print(f"seed_rl: stopped; the same command continues the run in {run.logdir}", file=sys.stderr)
+        _say(f"stopped; the same command continues the run in {run.logdir}")
     elif best >= target:
-        print(f"seed_rl: a mean return of {best:g} is reached", file=sys.stderr)
+        _say(f"a mean return of {best:g} is reached")
     elif values.target_return is not None:
         raise Failure(f"--target_return={target:g} was not reached: {_how_far(row, run.experiment.score, best)}")
     return stopped.exit_code
 
 
-def _stop_after(seconds: float, stopped: StopFlag) -> None:
-    timer = threading.Timer(seconds, stopped.set)
-    timer.daemon = True
-    timer.start()
+def _say(sentence: str) -> None:
+    with contextlib.suppress(OSError):  # of a terminal that is gone, a full disk
+        print(f"seed_rl: {sentence}", file=sys.stderr)
 
 
 def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:

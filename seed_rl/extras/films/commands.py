@@ -22,7 +22,9 @@ from seed_rl.system.signals import signals, stop_with_parent
     flags.comma_separated("output", None, f"Files to write, .mp4 or .gif; default: play.mp4 and play.gif {HERE}."),
     flags.OVERWRITE,
     flags.number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
-    flags.number("max_mb", None, "End at this size of the files, MB, or after ten minutes.", flags.POSITIVE),
+    flags.number(
+        "max_mb", None, "End at this size of the files (MB) or after ten minutes.", lower_bound=flags.POSITIVE
+    ),
     flags.EXIT_WITH_PARENT,
 )
 def play(values: flags.FlagValues) -> int:
@@ -54,4 +56,5 @@ def _filming(values: flags.FlagValues, run: Run) -> contextlib.AbstractContextMa
     return contextlib.nullcontext()
 
 
-OPTION = RunOption(flags.number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0), _filming)
+_EVERY = flags.number("film_every", None, "Minutes between films of the policy; 0: none.", lower_bound=0.0)
+OPTION = RunOption(_EVERY, _filming)

@@ -182,7 +182,8 @@ def _ffmpeg(path: str, arguments: Sequence[str]) -> Iterator[_Append]:
             start_new_session=True,  # only this process handles Ctrl-C
         )
         pipe: Any = process.stdin
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        with suppress(OSError):  # beyond the user's share of such memory: the film is only written more slowly
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
         def finish() -> None:
             with suppress(BrokenPipeError):

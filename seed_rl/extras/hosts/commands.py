@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
     addresses, index = tuple(values.learner_hosts), values.learner_host
-    if index is None:
-        index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))  # which Kubernetes sets in an Indexed Job
-    elif not addresses:
-        raise UsageError("--learner_host needs --learner_hosts")
     if addresses:
         with explaining(UsageError, "--learner_hosts", ValueError):
+            if index is None:
+                index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))  # which Kubernetes sets in an Indexed Job
             hosts = Hosts(addresses, index, values.trusted_network)
         join(hosts, run)
+    elif index is not None:
+        raise UsageError("--learner_host needs --learner_hosts")
     yield
 
 

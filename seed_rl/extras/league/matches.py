@@ -5,7 +5,7 @@ import importlib
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -38,14 +38,6 @@ class Match(NamedTuple):
     def score(self) -> float:
         """Mean result, where a win is 1 and a draw 0.5."""
         return (self.wins + 0.5 * self.draws) / (self.wins + self.draws + self.losses)
-
-
-class Rating(NamedTuple):
-    """Skill of a player, which starts at 25 +- 8.33."""
-
-    player: str
-    skill: float
-    deviation: float
 
 
 def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool = False) -> Act:
@@ -122,8 +114,11 @@ def tournament(
         yield played
 
 
-def ratings(matches: Sequence[Match]) -> list[Rating]:
-    """Rate players by all games of their matches, the best first, by openskill's Plackett-Luce model (a TrueSkill)."""
+def ratings(matches: Sequence[Match]) -> list[Any]:
+    """Rate players by all games of their matches, the best first, by openskill's Plackett-Luce model (a TrueSkill).
+
+    A rating has a `name`, the skill `mu`, 25 at first, and its standard deviation `sigma`.
+    """
     from openskill.models import PlackettLuce
 
     model = PlackettLuce()
@@ -135,8 +130,7 @@ def ratings(matches: Sequence[Match]) -> list[Rating]:
     for number in np.random.default_rng(0).permutation(len(results)):  # ratings follow the order of games
         first, second, ranks = results[number]
         [found[first]], [found[second]] = model.rate([[found[first]], [found[second]]], ranks=ranks)
-    rated = [Rating(name, rating.mu, rating.sigma) for name, rating in found.items()]
-    return sorted(rated, key=lambda rating: -rating.skill)
+    return sorted(found.values(), key=lambda rating: -rating.mu)
 
 
 def text(matches: Sequence[Match]) -> str:
@@ -146,7 +140,7 @@ def text(matches: Sequence[Match]) -> str:
     scores |= {(each.second, each.first): 1 - each.score for each in matches}
     rows = []
     for number, own in enumerate(rated, 1):
-        cells = [scores.get((own.player, other.player)) for other in rated]
+        cells = [scores.get((own.name, other.name)) for other in rated]
         won = ["" if cell is None else f"{100 * cell:.1f}%" for cell in cells]
-        rows.append([f"{number}.", own.player, f"{own.skill:5.1f} +- {own.deviation:4.1f}", *won])
+        rows.append([f"{number}.", own.name, f"{own.mu:5.1f} +- {own.sigma:4.1f}", *won])
     return columns(["", "player", "skill", *(row[0] for row in rows)], rows)

@@ -1,6 +1,7 @@
 """The flag with which a run serves its metrics to Prometheus."""
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator
 
 from seed_rl.cli import flags
@@ -19,12 +20,10 @@ def _serving(values: flags.FlagValues, run: Run) -> Iterator[None]:
     address = parse_address(values.metrics_address)
     if address.path:
         raise UsageError(f"--metrics_address must be HOST:PORT, got {address}")
-    try:
-        from seed_rl.extras.prometheus.endpoint import serving
-    except ModuleNotFoundError as error:
-        if error.name != "prometheus_client":
-            raise
-        raise UsageError("--metrics_address needs a package: pip install prometheus-client") from error
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise UsageError("--metrics_address needs a package: pip install prometheus-client")
+    from seed_rl.extras.prometheus.endpoint import serving
+
     with contextlib.ExitStack() as cleanup:
         with explaining(UsageError, f"--metrics_address={address} can't be listened on"):
             gauges = cleanup.enter_context(serving(address))

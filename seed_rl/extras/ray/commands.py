@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib.util
 import logging
 import os
 import secrets
@@ -31,16 +32,14 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
         yield
         return
     _check(values, run)
-    try:
-        import ray
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]'")
+    import ray
 
-        from seed_rl.extras.ray.cluster import connecting, with_gauges
-        from seed_rl.extras.ray.fleet import RayActors
-        from seed_rl.extras.ray.hosts import other_hosts
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]'") from error
+    from seed_rl.extras.ray.cluster import connecting, with_gauges
+    from seed_rl.extras.ray.fleet import RayActors
+    from seed_rl.extras.ray.hosts import other_hosts
+
     env, actors = run.experiment.env, run.experiment.actors
     modules = dict.fromkeys(env.modules + run.experiment.eval_env.modules)
     with contextlib.ExitStack() as cleanup:

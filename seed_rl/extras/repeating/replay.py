@@ -165,7 +165,7 @@ def _experiment(segment: Segment, init_from: str) -> Experiment:
     settings = {**segment.start["settings"], "init_from": init_from}
     if settings.get("agent.dtype") == "auto":
         settings["agent.dtype"] = segment.start["machine"].get("dtype", "auto")
-    experiment = rebuild(settings, "the journal")
+    experiment = rebuild(settings, "the journal", trains=True)
     logs = dataclasses.replace(experiment.logs, wandb_project="", keep_every_frames=0, checkpoint_interval_s=1e9)
     return dataclasses.replace(experiment, logs=logs)
 

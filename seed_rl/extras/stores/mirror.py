@@ -214,8 +214,6 @@ def check_writable(url: str) -> None:
         store.remove(".seed_rl")
 
 
-@contextlib.contextmanager
-def reaching(url: str, done: str) -> Iterator[None]:
-    """Turn every error into a CannotUse: the URL can't be `done`, such as "read"."""
-    with explaining(CannotUse, f"{url} can't be {done}", Exception):  # each store's package has its own errors
-        yield
+def reaching(url: str, done: str) -> contextlib.AbstractContextManager[None]:
+    """Turn every error, each store's package has its own, into a CannotUse: the URL can't be `done`, such as "read"."""
+    return explaining(CannotUse, f"{url} can't be {done}", Exception)

@@ -2,7 +2,6 @@
 
 import contextlib
 import fnmatch
-import functools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -51,4 +50,5 @@ def check(url: str) -> str | None:
 def keep(run: Run) -> None:
     """Let a run whose log directory is a URL work in a local mirror of it."""
     if "://" in run.logdir:
-        run.directory = functools.partial(working_directory, run.logdir, run.experiment.logs.checkpoint_interval_s)
+        # Until it is opened, it may get another directory, as one of several learner hosts does.
+        run.directory = lambda: working_directory(run.logdir, run.experiment.logs.checkpoint_interval_s)

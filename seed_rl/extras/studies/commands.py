@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     flags.integer("parallel", 1, "Number of runs to train in parallel.", lower_bound=1),
     flags.repeated("search", [], "Setting to search with Optuna: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated."),
     flags.integer("trials", 20, "Number of trials in a search.", lower_bound=1),
-    flags.number("prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", 0.0),
+    flags.number("prune_after", 0.2, "Share of frames before which no trial is pruned; 1: none is.", lower_bound=0.0),
     flags.string("logdir", None, "Parent of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."),
     arguments=FILES,
 )
@@ -68,12 +69,10 @@ def _sweep(values: flags.FlagValues) -> Study:
 
 
 def _search(values: flags.FlagValues) -> int:
-    try:
-        from seed_rl.extras.studies.search import Search, extremes, median_pruner, read_space
-    except ModuleNotFoundError as error:
-        if error.name != "optuna":
-            raise
-        raise UsageError("--search needs Optuna: pip install optuna") from error
+    if importlib.util.find_spec("optuna") is None:
+        raise UsageError("--search needs Optuna: pip install optuna")
+    from seed_rl.extras.studies.search import Search, extremes, median_pruner, read_space
+
     experiment = load(values)
     for binding in extremes(read_space(values.search)):  # report mistakes before the first trial
         load(values, binding)

@@ -57,7 +57,7 @@ class Run:
 
     def is_finished(self) -> bool:
         """Return whether the run has been trained to its end with these arguments."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return pathlib.Path(self.logdir, _FINISHED).read_bytes() == json.dumps(self.arguments).encode()
         return False
 

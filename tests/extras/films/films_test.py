@@ -11,6 +11,7 @@ import tempfile
 from unittest.mock import Mock
 
 import pytest
+from absl import flags
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from seed_rl.cli.main import main
@@ -74,15 +75,17 @@ def play(tmp_path, monkeypatch):
     return put
 
 
-def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
-    begun = []
+def test_a_film_may_import_the_modules_of_the_experiment_and_its_directory_has_a_comma(tmp_path, monkeypatch):
+    begun, logdir = [], tmp_path / "one, two"
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: begun.append(command) or Mock())
     bindings = ["Gym.id = 'tests.support.registered_envs:Echo-v0'"]
-    sinks = sinks_with_films(config_files.load(["gym/any"], bindings), str(tmp_path), 1)
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
+    sinks = sinks_with_films(config_files.load(["gym/any"], bindings), str(logdir), 1)
+    (logdir / "checkpoints").mkdir(parents=True)
+    (logdir / "checkpoints" / "checkpoint-1.npz").touch()
     rows(sinks, 0, 10)
     assert {"--exit_with_parent", "--import_module=tests.support.registered_envs"} <= set(begun[0])
+    (outputs,) = (word.partition("=")[2] for word in begun[0] if word.startswith("--output="))
+    assert [path.partition("/films/")[0] for path in flags.ListParser().parse(outputs)] == [str(logdir)] * 2
 
 
 def test_a_film_ends_when_it_takes_too_long_and_with_its_run(play, tmp_path, monkeypatch, caplog):
