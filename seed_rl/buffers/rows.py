@@ -66,6 +66,8 @@ class Rows:
 
     def gather(self, indices: Any) -> Any:
         """Copy rows by their `indices`, int [...]: nest of [..., *shape]."""
+        if "GPU" in self._device:  # TensorFlow's kernel computes addresses in the type of the indices
+            indices = tf.cast(indices, tf.int64)
         return tf.nest.map_structure(lambda s, v: _unheld(tf.gather(v, indices), s), self.specs, self._variables)
 
     def scatter(self, indices: Any, values: Any) -> None:

@@ -40,7 +40,9 @@ def read_unrolls(snapshot: Archive, unrolls: Unrolls, slots: np.ndarray) -> None
     pool, numbers = unrolls.pool, snapshot[_PLACES]
     if numbers.shape != pool.places[slots].shape or numbers.dtype != np.int32 or numbers.min(initial=0) < -1:
         raise ValueError(f"expected places int32{list(pool.places[slots].shape)}, got {numbers.dtype}{numbers.shape}")
-    places = pool.acquire_places(int(numbers.max(initial=-1)) + 1)
+    if (needed := int(numbers.max(initial=-1)) + 1) > pool.num_free_places:
+        raise ValueError(f"it has {needed:,} steps, and there is room for {pool.num_free_places:,} with these settings")
+    places = pool.acquire_places(needed)
     left = {name for name in snapshot if name.startswith(_UNROLLS)} - {_PLACES}
     for kind, rows, indices in _tables(unrolls, slots, places):
         for piece, part in enumerate(_pieces(indices, rows)):

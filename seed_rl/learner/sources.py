@@ -124,12 +124,15 @@ class ReplaySource(Source):
     def insert(self, slots: np.ndarray) -> None:
         """Move up to `INSERT_AT_MOST` finished unrolls, int32 [n], into the replay, and the oldest out of it."""
         self.ends += int(self.unrolls.pool.ends[slots].sum())
+        self.unrolls.pool.release(self.sampler.insert(slots, self._initial_priorities(slots)))
+        self._leave_room()
+        self.taken += len(slots)
+
+    def _leave_room(self) -> None:
+        """Evict the oldest until acting has its places: runs that were cut short share fewer of their steps."""
         pool = self.unrolls.pool
-        pool.release(self.sampler.insert(slots, self._initial_priorities(slots)))
-        # Runs that were cut short share fewer of their steps.
         while len(self.sampler) and pool.num_free_places < self.sizes.places_outside:
             pool.release(self.sampler.evict(1))
-        self.taken += len(slots)
 
     def _initial_priorities(self, slots: np.ndarray) -> np.ndarray:
         if self.agent.initial_priorities is None:  # no need to read the unrolls
@@ -179,6 +182,7 @@ class ReplaySource(Source):
             self.sampler.set_state({**arrays, "slots": slots})
             self.unrolls.pool.versions[slots] = versions
             read_unrolls(snapshot, self.unrolls, slots)
+        self._leave_room()
         self.taken, self._drawn = taken, drawn
 
     def gauges(self) -> dict[str, float]:

@@ -33,6 +33,7 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.reporting.metrics import Sink
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.reporting.wandb_run import check_wandb
+from seed_rl.system import devices
 from seed_rl.weights.checkpoints import name_variables
 from seed_rl.weights.warm_start import warm_start
 
@@ -195,7 +196,8 @@ class Assembly(NamedTuple):
             sizes,
             parts.experiment.inference,
             parts.seed_of(number),
-            (device, place if replay else device),  # without a replay, only checked to fit
+            # A store without a replay is only checked to fit. CPUs share one memory, and TensorFlow thinks they don't.
+            (device, place if replay and devices.has_accelerator() else device),
             recorded=parts.own & (np.arange(sizes.num_envs) < sizes.num_training_envs),
             act_step=functools.partial(self.act_step, parts, number),
             batcher=functools.partial(self.batcher, parts, number),

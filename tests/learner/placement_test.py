@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment import ConfigError, Experiment, Replay
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.learner import placement
 from seed_rl.learner.placement import choose_device, free_memory, place_store
+from seed_rl.runs import assembly
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
 
@@ -93,6 +94,14 @@ def test_stores_share_the_memory_of_the_host_and_are_logged(monkeypatch, caplog)
         "store of 109 unrolls: 11 GB on GPU:1",
         "store of 109 unrolls: 11 GB on CPU:0",
     ]
+
+
+def test_without_an_accelerator_a_replay_is_on_the_device_that_acts(monkeypatch):
+    monkeypatch.setattr(assembly, "Acting", lambda agent, sizes, settings, seed, places, **_: places)
+    experiment = SimpleNamespace(replay=Replay(), inference=None)
+    replicas = SimpleNamespace(inference_devices=("CPU:0", "CPU:1"))
+    parts = SimpleNamespace(sizes=SOME, experiment=experiment, replicas=replicas, agents=(0, 1), seed_of=int, own=True)
+    assert assembly.Assembly().acting(parts, 1) == ("CPU:1", "CPU:1")
 
 
 def test_an_accelerator_has_the_memory_that_tensorflow_may_use_and_does_not_yet(monkeypatch):

@@ -257,6 +257,17 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio(monkeypatch):
     assert resumed.inside() == rig.inside()
 
 
+def test_the_oldest_leave_a_snapshot_whose_run_continues_with_fewer_places():
+    rig = Rig(1, dataclasses.replace(SAVED, min_size=8))
+    rig.produce(8)
+    rig.drawn()
+    fewer, too_few = (Rig(1, SAVED, stored=stored, outside=8) for stored in (13, 7))
+    fewer.source.restore(rig.saved())
+    assert [number for number, *_ in fewer.inside()] == [4, 5, 6, 7, 8]
+    with pytest.raises(BadArchive, match="it has 16 steps, and there is room for 14 with these settings"):
+        too_few.source.restore(rig.saved())
+
+
 ODD_SNAPSHOTS = {
     "no slots": {"slots": None},
     "more slots than there are": {"slots": np.arange(99)},

@@ -4,7 +4,7 @@ together."""
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -54,12 +54,18 @@ def with_hosts(hosts: Hosts, experiment: Experiment, assembly: Assembly) -> Asse
     def source(parts: Parts) -> Source:
         return HostSource(link, assembly.source(parts), lambda: parts.progress.counters.env_frames)
 
+    def finish(parts: Parts) -> None:
+        cast(HostSource, parts.source).catch_up()  # with the replay that was restored meanwhile
+        assembly.finish(parts)
+
     def sinks(parts: Parts, resumed: tuple[int, float] | None) -> list[Sink]:
         """Write metrics of a host other than the first into its directory only."""
         logs = dataclasses.replace(parts.experiment.logs, wandb_project="")
         return sinks_of(dataclasses.replace(parts.experiment, logs=logs), parts.directory, resumed)
 
-    together = assembly._replace(replicas=replicas, train_step=train_step, saver=saver, restore=restore, source=source)
+    together = assembly._replace(
+        replicas=replicas, train_step=train_step, saver=saver, restore=restore, source=source, finish=finish
+    )
     return together if is_first else together._replace(sinks=sinks)
 
 
@@ -89,7 +95,11 @@ class HostSource(Source):
     def __init__(self, link: Link, source: Source, env_frames: Callable[[], int]):
         self._link, self._source, self._env_frames = link, source, env_frames
         self._waiting: Batch | None = None  # until all hosts have one
-        self.taken, self.ends = source.taken, source.ends
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Count what the source has taken by now."""
+        self.taken, self.ends = self._source.taken, self._source.ends
 
     def next(self, timeout: float) -> Batch | None:
         return self._source.next(timeout)
@@ -105,7 +115,7 @@ class HostSource(Source):
             batch = self._waiting if update else None
             if update or self._waiting is None:  # frames of a batch count when all learn from it
                 self._waiting = None
-                self.taken, self.ends = self._source.taken, self._source.ends
+                self.catch_up()
             yield batch
 
     def write_back(self, priorities: np.ndarray) -> None:

@@ -1,16 +1,21 @@
 """The rounds in which learner hosts agree on batches, and on the end of the run."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from seed_rl.experiment import Logs
+from seed_rl.experiment import Experiment, Logs
+from seed_rl.extras.hosts import together
 from seed_rl.extras.hosts.collectives import Link
 from seed_rl.extras.hosts.hosts import Hosts
 from seed_rl.extras.hosts.together import HostSaver, HostSource, OtherSaver
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.sources import Batch, Source
+from seed_rl.runs.assembly import Assembly
+from tests.support.counting import Counting
+from tests.support.counting_agent import CountingAgentConfig
 
 
 class Scripted(Source):
@@ -55,6 +60,18 @@ def test_a_batch_waits_for_another_host():
         (SECOND, 3, 96),
     ]
     assert link.said == [(0, 1, 0), (0, 1, 0), (0, 1, 0), (0, 0, 48), (0, 1, 96)]
+
+
+def test_a_replay_that_is_restored_after_its_source_was_built_is_not_counted_again(monkeypatch):
+    monkeypatch.setattr(together, "connect", lambda hosts, experiment: ScriptedLink())
+    inner, parts = Scripted(), SimpleNamespace(progress=None)
+    whole = Assembly(source=lambda parts: inner)
+    experiment = Experiment(Counting(), CountingAgentConfig())
+    assembly = together.with_hosts(Hosts(("localhost:1", "localhost:2"), 0), experiment, whole)
+    parts.source = assembly.source(parts)
+    inner.taken = 5000
+    assembly.finish(parts)
+    assert parts.source.taken == 5000
 
 
 @pytest.mark.parametrize(("leaves", "other"), [(True, "ready"), (False, "leaves")])
