@@ -2,6 +2,7 @@ import dataclasses
 import logging
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from seed_rl.experiment import ConfigError, Experiment, Replay
@@ -98,9 +99,10 @@ def test_stores_share_the_memory_of_the_host_and_are_logged(monkeypatch, caplog)
 
 def test_without_an_accelerator_a_replay_is_on_the_device_that_acts(monkeypatch):
     monkeypatch.setattr(assembly, "Acting", lambda agent, sizes, settings, seed, places, **_: places)
+    own, sizes = np.ones(SOME.num_envs, bool), dataclasses.replace(SOME, num_devices=2)
     experiment = SimpleNamespace(replay=Replay(), inference=None)
     replicas = SimpleNamespace(inference_devices=("CPU:0", "CPU:1"))
-    parts = SimpleNamespace(sizes=SOME, experiment=experiment, replicas=replicas, agents=(0, 1), seed_of=int, own=True)
+    parts = SimpleNamespace(sizes=sizes, experiment=experiment, replicas=replicas, agents=(0, 1), seed_of=int, own=own)
     assert assembly.Assembly().acting(parts, 1) == ("CPU:1", "CPU:1")
 
 
