@@ -189,7 +189,7 @@ def thinned(rows: Sequence[Mapping[str, float]], most: int = 100) -> Iterator[di
     """Thin out a curve: keep the last row of each of equally many stretches of frames, with the stretch's extremes."""
 
     def stretch(row: Mapping[str, float]) -> int:
-        return max(1, math.ceil(most * row["env_frames"] / rows[-1]["env_frames"]))
+        return max(1, math.ceil(most * row["env_frames"] / max(1, rows[-1]["env_frames"])))
 
     for _, group in itertools.groupby(rows, stretch):
         own = list(group)

@@ -38,9 +38,7 @@ def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result
     content = {
         "benchmark": name,
         "command": without_paths(" ".join(["scripts/bench.sh", name, *flags])),
-        "arguments": {
-            key: without_paths(f"={value}")[1:] if isinstance(value, str) else value for key, value in arguments.items()
-        },
+        "arguments": {key: _without_paths(value) for key, value in arguments.items()},
         "version": __version__,
         "commit": commit(),
         "python": platform.python_version(),
@@ -54,7 +52,13 @@ def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result
 
 def without_paths(command: str) -> str:
     """Replace the absolute paths of a command's flags, which mean nothing on another machine."""
-    return re.sub(r"=/\S+", "=PATH", command)
+    return re.sub(r"(^|[=\s])/\S+", r"\1PATH", command)
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_paths(value)
+    return [_without_paths(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:

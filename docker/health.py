@@ -16,7 +16,8 @@ _ACCEPTS_CONNECTIONS = 0x10000  # __SO_ACCEPTCON in the flags of /proc/net/unix
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    port = int(os.environ.get("SEED_RL_PORT", 8686))
+    given = os.environ.get("SEED_RL_PORT", "")  # Kubernetes sets it to a URL where there is a service named seed-rl
+    port = int(given) if given.isdecimal() else 8686
     parser.add_argument("--port", type=int, default=port, help="port of the learner; default: SEED_RL_PORT, or 8686")
     parser.add_argument("--ask", action="store_true", help="call the learner on this machine")
     parser.add_argument("--tls_ca", help="with --ask: PEM file with the learner's certificate")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 from typing import Annotated, Any, ClassVar
 
 import gin
@@ -58,5 +59,6 @@ class MuJoCo(EnvConfig):
     def watch(self) -> Watchable:
         gym = dataclasses.replace(self, backend="gymnasium")._gym
         # Gymnasium 1.3's default camera stays behind.
-        camera: Any = {} if self.task in WITHOUT_CAMERA else {"camera_name": "track"}
+        chosen = self.task in WITHOUT_CAMERA or {"camera_id", "camera_name"} & json.loads(self.options).keys()
+        camera: Any = {} if chosen else {"camera_name": "track"}
         return make_watchable(functools.partial(gym.make, **camera), 1, gym.id)

@@ -9,5 +9,5 @@ seed_rl train --gin_file=atari/vtrace_fast --logdir=runs/pong --accelerator=gpu 
     --gin_param=Inference.max_batch_size=256 --gin_param=Experiment.batch_size=256 &
 wait $!; code=$?
 while kill -0 $! 2>/dev/null; do wait $!; code=$?; done         # a signal ends a wait, too
-[[ $code != 138 ]] || scontrol requeue "$SLURM_JOB_ID"
+[[ $code != 138 ]] || scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
 exit $code

@@ -9,5 +9,5 @@ seed_rl learner --gin_file=atari/vtrace_deep_accelerator --logdir=runs/deep --ac
     --server_address=0.0.0.0:8686 --tls_cert=cert.pem --tls_key=key.pem --token_file=token &
 wait $!; code=$?
 while kill -0 $! 2>/dev/null; do wait $!; code=$?; done
-[[ $code != 138 ]] || scontrol requeue "$SLURM_JOB_ID"
+[[ $code != 138 ]] || scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
 exit $code

@@ -5,4 +5,4 @@ set -euo pipefail
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
 venv="$("$root/scripts/setup_venv.sh" runtime)"
 
-exec "$venv/bin/python" -m benchmarks "$@"
+PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" exec "$venv/bin/python" -m benchmarks "$@"

@@ -100,8 +100,8 @@ install_ensurepip() {
 
 create() {
   choose_python
-  if [[ -e $venv && ! -e $log && ! -e $venv/pyvenv.cfg && -n $(ls -A -- "$venv") ]]; then
-    die "$venv is not a virtual environment, so it is left alone: set SEED_RL_VENV to another place."
+  if [[ -e $venv && ! -e $log && -n $(ls -A -- "$venv") ]]; then
+    die "$venv was not made by this script, so it is left alone: set SEED_RL_VENV to another place."
   fi
   say "Setting up $venv with Python $(version_of "$python"), once; this may take some minutes"
   rm -rf -- "$venv"

@@ -26,9 +26,11 @@ check() {
   "$venv/bin/python" -m mypy
 }
 found="$(mktemp)"
+set -m # a process group of its own, which one signal ends
 (check) >"$found" 2>&1 &
+set +m
 checking=$!
-trap 'kill "$checking" 2>/dev/null || true; rm -f -- "$found"' EXIT
+trap 'kill -- "-$checking" 2>/dev/null || true; rm -f -- "$found"' EXIT
 
 printf '== pytest\n'
 command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates

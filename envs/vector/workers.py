@@ -56,7 +56,7 @@ class WorkersVectorEnv(AsyncVectorEnv):
     def _naming_ends(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (EOFError, OSError) as lost:
+        except (EOFError, ConnectionError) as lost:
             raise EnvironmentFailed(f"a process of {self._name} ended in {what}; its output says why") from lost
 
     def close_extras(self, *unused: Any, **also_unused: Any) -> None:

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import TypeAlias
 
-import psutil
-
 from seed_rl import __version__
 from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
+from seed_rl.errors import Failure
 from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system.entry_points import declarations
+from seed_rl.system.host_memory import free_host_memory
 from seed_rl.system.machine import cores, cpu_description
 from seed_rl.system.native_output import CannotLoad, load_tensorflow
 from seed_rl.transport.address import AddressError, check_free, parse_address
@@ -28,7 +28,7 @@ not needed by everyone, with `BROKEN` nothing works."""
 
 PLACES = "seed_rl.places"
 """The entry-point group in which packages declare functions of a log directory that is not on this machine: they return
-one line about it, or None if they don't know such a place, and raise CannotUse."""
+one line about it, or None if they don't know such a place, and raise CannotUse or Failure."""
 _DISK_GB = 5.0
 _SHARED_GB = 0.25  # containers default to 0.06
 
@@ -77,9 +77,7 @@ def _tensorflow() -> Result:
 
 
 def _machine() -> Result:
-    memory = psutil.virtual_memory()
-    free = f"{memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
-    return OK, f"{cores()} cores of {cpu_description()}, {free}"
+    return OK, f"{cores()} cores of {cpu_description()}, {free_host_memory() / 1e9:.0f} GB of memory free"
 
 
 def room(place: str, min_gb: float, remedy: str) -> Result:
@@ -99,10 +97,10 @@ def log_directory(given: str | None = None) -> Result:
         for entry in declarations(PLACES):
             if found := entry.load()(place):
                 return OK, found
-    except CannotUse as error:
+    except (CannotUse, Failure) as error:
         return BROKEN, str(error)
     place = os.path.abspath(place)
-    while not os.path.exists(place):  # a run creates missing directories
+    while not os.path.lexists(place):  # a run creates missing directories
         place = os.path.dirname(place)
     if not os.path.isdir(place) or not os.access(place, os.W_OK):
         return BROKEN if given else OPTIONAL, f"{place} is not a writable directory: choose another --logdir"

@@ -68,7 +68,7 @@ class RecordedRun(NamedTuple):
 
 def runs_with_returns(places: Sequence[str]) -> list[RecordedRun]:
     """Read the runs in log directories, directories that contain some, or CSV files, except those without returns."""
-    runs = [run for place in places for run in _runs(place)]
+    runs = [*{os.path.realpath(run.place): run for place in places for run in _runs(place)}.values()]
     found = [run for run in runs if any("episode_return" in row for row in run.rows)]
     if not found:
         raise ConfigError(f"no episode returns yet in {', '.join(run.place for run in runs)}")

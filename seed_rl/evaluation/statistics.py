@@ -64,6 +64,6 @@ def _estimate(statistic: Callable[[Scores], np.ndarray], scores: Scores, drawn: 
         return statistic([np.moveaxis(sample, axis, 0) for sample in samples])
 
     found = stats.bootstrap(
-        scores, of_samples, n_resamples=_RESAMPLES, axis=0, vectorized=True, method="percentile", rng=_SEED
+        scores, of_samples, n_resamples=_RESAMPLES, axis=0, vectorized=True, method="percentile", rng=_SEED, batch=100
     )
     return Estimate(value, found.confidence_interval.low, found.confidence_interval.high)

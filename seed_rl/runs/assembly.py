@@ -148,8 +148,9 @@ class Assembly(NamedTuple):
 
         Raises CheckpointError, ConfigError if devices are missing or too small, CannotAct and CannotBuild.
         """
-        check_wandb(experiment.logs)
         parts = Parts(experiment, directory, cleanup, **learner)
+        if parts.index == 0:
+            check_wandb(experiment.logs)
         parts.replicas = self.replicas(parts)
         with parts.replicas.scope():
             parts.agent = experiment.build_agent()

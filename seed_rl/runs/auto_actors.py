@@ -37,7 +37,9 @@ def with_actors(experiment: Experiment) -> Experiment:
     rate, env_bytes = _measure(experiment)
     here, has_accelerator = cores(), bool(glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/accel*"))
     learned = math.inf if has_accelerator else here * _LEARNED_PER_CORE
+    evaluates = experiment.eval_env != env  # in whole groups, whose size stays
     least = env.players * max(1, min(actors.envs_per_group, _ENVS_PER_MESSAGE) // env.players)
+    least = actors.envs_per_group if evaluates else least
     most_envs = max(actors.num_envs, _UPDATES_PER_UNROLL * experiment.batch_size)
     enough = f"{most_envs} environments, with unrolls for a learner batch each {_UPDATES_PER_UNROLL} times over"
     limits = [
@@ -47,10 +49,9 @@ def with_actors(experiment: Experiment) -> Experiment:
         (int(free_host_memory() / 2 // (_ACTOR_BYTES + 2 * least * env_bytes)), "the free memory"),
     ]
     found, limit = min(limits)
-    count = max(1, found)
+    count = max(1, found, actors.num_eval_envs // (actors.groups_per_actor * least) + 1 if evaluates else 1)
     share = actors.num_envs / (count * actors.groups_per_actor)
-    size = max(least, env.players * round(share / env.players))
-    size = size if experiment.eval_env == env else actors.envs_per_group  # groups evaluate as a whole
+    size = least if evaluates else max(least, env.players * round(share / env.players))
     chosen = dataclasses.replace(actors, num_actors=count, envs_per_group=size)
     _log.info(
         "--num_actors=%d (limit: %s) and Actors.envs_per_group=%d make %d environments; a core makes %s steps/s",

@@ -12,6 +12,7 @@ from seed_rl.experiment import Experiment
 from seed_rl.extras.hosts.collectives import Link, connect
 from seed_rl.extras.hosts.hosts import Hosts
 from seed_rl.learner.gradients import Reduction
+from seed_rl.learner.progress import Counters
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import POLL_SECONDS, Batch, ReplaySource, Source
@@ -52,7 +53,7 @@ def with_hosts(hosts: Hosts, experiment: Experiment, assembly: Assembly) -> Asse
         return restored_from
 
     def source(parts: Parts) -> Source:
-        return HostSource(link, assembly.source(parts), lambda: parts.progress.counters.env_frames)
+        return HostSource(link, assembly.source(parts), parts.progress.counters, parts.experiment.env.action_repeat)
 
     def finish(parts: Parts) -> None:
         cast(HostSource, parts.source).catch_up()  # with the replay that was restored meanwhile
@@ -90,16 +91,24 @@ class HostStep(TrainStep):
 
 
 class HostSource(Source):
-    """Yields batches when all hosts have one, and ends when one of them wants to end."""
+    """Yields batches when all hosts have one, and ends when one of them wants to end.
 
-    def __init__(self, link: Link, source: Source, env_frames: Callable[[], int]):
-        self._link, self._source, self._env_frames = link, source, env_frames
+    Host 0 counts frames, and the others follow: what each takes differs by the ends of its episodes, and where only
+    some fill a replay again.
+    """
+
+    def __init__(self, link: Link, source: Source, counters: Counters, action_repeat: int):
+        self._link, self._source, self._counters, self._action_repeat = link, source, counters, action_repeat
         self._waiting: Batch | None = None  # until all hosts have one
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Count what the source has taken by now."""
-        self.taken, self.ends = self._source.taken, self._source.ends
+        """Count what the source has taken by now, or as host 0 does."""
+        if self._link.hosts.index == 0:
+            self.taken, self.ends = self._source.taken, self._source.ends
+        elif self._link.env_frames:
+            self._counters.env_frames = self._link.env_frames
+            self._counters.agent_steps = self._link.env_frames // self._action_repeat
 
     def next(self, timeout: float) -> Batch | None:
         return self._source.next(timeout)
@@ -109,8 +118,9 @@ class HostSource(Source):
             leave = ends()
             if self._waiting is None and not leave:
                 self._waiting = self.next(POLL_SECONDS)
-            leave, update = self._link.agree(leave, self._waiting is not None, self._env_frames())
+            leave, update = self._link.agree(leave, self._waiting is not None, self._counters.env_frames)
             if leave:
+                self.catch_up()
                 return
             batch = self._waiting if update else None
             if update or self._waiting is None:  # frames of a batch count when all learn from it

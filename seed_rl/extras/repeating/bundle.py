@@ -66,9 +66,11 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
             if changed := differences(saved, segment.start["settings"]):
                 what = enumeration(changed)
                 raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {what}")
+        updates = 0
         for progress in replay(logdir, temporary, until=until):
+            updates = progress.updates
             yield progress
-        if progress.updates == end:
+        if updates == end:
             policy = checkpoints.weights_in(arrays)
             found = checkpoints.weights_in(checkpoints.chosen(temporary, None)[1])
             for name in {*policy, *found}:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import IO
 
+from seed_rl.errors import Failure, UsageError
 from seed_rl.foreign import short_repr
 from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system.files import PARTIAL, Outage, explaining, files_in, locking, reason
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _BLOCK = 32 << 20  # bytes per request of an upload
 _MAX_SECONDS = 30.0
-_CHECKPOINTS, _LOCK = "checkpoints/", "lock"
+_CHECKPOINTS, _CHECKPOINT, _LOCK = "checkpoints/", "checkpoints/checkpoint-", "lock"
 
 
 @contextlib.contextmanager
@@ -34,7 +35,8 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
 
     The mirror is uploaded every `seconds`, at least every 30. It outlives a learner that is killed, or can't reach the
     store at its end. The next run here continues from it if its newest checkpoint is newer than the store's. Raises a
-    CannotUse, now or at the end, if the store can't be used, another learner here does, or the mirror has no place.
+    CannotUse if the URL can't be meant, another learner here uses it, or the mirror has no place, and a Failure, now
+    or at the end, if the store can't be reached.
     """
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seed_rl")
     short, identity = os.path.basename(place.rstrip("/")), hashlib.sha256(place.encode()).hexdigest()[:12]
@@ -50,7 +52,9 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
             raise CannotUse(f"{place} can't be mirrored in {cache} ({reason(error)}): {remedy}") from error
         mirror = Mirror(ObjectStore(place), directory)
         with reaching(place, "read"):
-            if not mirror.is_ahead():
+            if mirror.is_ahead():
+                mirror.adopt()
+            else:
                 mirror.pull()
         check_writable(place)
         with reaching(place, "written"):
@@ -81,9 +85,9 @@ def _pushed(mirror: Mirror, place: str, seconds: float) -> Iterator[None]:
         try:
             with reaching(place, "written"):
                 mirror.push()
-        except CannotUse as error:
+        except (CannotUse, Failure) as error:
             kept = f"the end of the run is in {mirror.directory}, and the next run here continues from it"
-            raise CannotUse(f"{error}; {kept}") from error
+            raise type(error)(f"{error}; {kept}") from error
 
 
 class Mirror:
@@ -95,11 +99,15 @@ class Mirror:
 
     def is_ahead(self) -> bool:
         """Return whether the directory has a newer checkpoint than the store."""
-        return _newest_checkpoint(self._local()) > _newest_checkpoint(self.store.files())
+        return _newest_checkpoint(self._local()) > _newest_checkpoint(self._stored())
+
+    def adopt(self) -> None:
+        """Take all files of the store for outdated ones, which the next push replaces or removes."""
+        self._sent = dict.fromkeys(self._stored(), (-1, -1))
 
     def pull(self) -> None:
         """Make the directory equal to the store."""
-        stored = set(self.store.files()) - {_LOCK}
+        stored = self._stored()
         for name in self._local().keys() - stored:
             os.remove(os.path.join(self.directory, name))
         for name in stored:
@@ -109,13 +117,19 @@ class Mirror:
         self._sent = self._local()
 
     def push(self) -> None:
-        """Upload changed files, or after an error the rest; then remove checkpoints that were removed here."""
+        """Upload changed files, or after an error the rest; then remove checkpoints that were removed here.
+
+        Checkpoints come last: what belongs to one, such as a replay, is there before it.
+        """
         local = self._local()
-        for name in [name for name, state in local.items() if self._sent.get(name) != state]:
+        changed = [name for name, state in local.items() if self._sent.get(name) != state]
+        for name in sorted(changed, key=lambda name: (name.startswith(_CHECKPOINT), name)):
             path = os.path.join(self.directory, name)
             try:
                 file = open(path, "rb")  # noqa: SIM115
-            except FileNotFoundError:  # just removed
+            except FileNotFoundError:  # just removed, as a newer one is there, which the next push finds
+                if name.startswith(_CHECKPOINTS):
+                    return
                 continue
             with file:
                 self.store.send(file, name)
@@ -132,12 +146,19 @@ class Mirror:
             with contextlib.suppress(FileNotFoundError):
                 status = os.stat(os.path.join(self.directory, name))
                 found[name] = (status.st_size, status.st_mtime_ns)
-        found.pop(_LOCK, None)
-        return found
+        return {name: state for name, state in found.items() if _is_ours(name)}
+
+    def _stored(self) -> set[str]:
+        return set(filter(_is_ours, self.store.files()))
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file is mirrored: neither a lock nor another learner host's, which has a mirror of its own."""
+    return name != _LOCK and not re.match(r"host-\d+/", name)
 
 
 def _newest_checkpoint(names: Iterable[str]) -> str:
-    return max((name for name in names if name.startswith(f"{_CHECKPOINTS}checkpoint-")), default="")  # by updates
+    return max((name for name in names if name.startswith(_CHECKPOINT)), default="")  # by updates
 
 
 def relative_name(name: str) -> str:
@@ -176,7 +197,7 @@ class ObjectStore:
     def remove_partial(self) -> None:
         """Remove the unfinished files of killed learners."""
         for name in self._names():
-            if name.endswith(PARTIAL):
+            if name.endswith(PARTIAL) and _is_ours(name):
                 self.remove(name)
 
     def fetch(self, name: str, path: str) -> None:
@@ -206,7 +227,7 @@ class ObjectStore:
 
 
 def check_writable(url: str) -> None:
-    """Upload an empty file to a directory and remove it, or raise a CannotUse."""
+    """Upload an empty file to a directory and remove it; for the errors see `reaching`."""
     with reaching(url, "written"):
         store = ObjectStore(url)
         with open(os.devnull, "rb") as nothing:
@@ -214,6 +235,16 @@ def check_writable(url: str) -> None:
         store.remove(".seed_rl")
 
 
-def reaching(url: str, done: str) -> contextlib.AbstractContextManager[None]:
-    """Turn every error, each store's package has its own, into a CannotUse: the URL can't be `done`, such as "read"."""
-    return explaining(CannotUse, f"{url} can't be {done}", Exception)
+@contextlib.contextmanager
+def reaching(url: str, done: str) -> Iterator[None]:
+    """Turn every error into a CannotUse for a place that can't be meant, and else a Failure, which may pass.
+
+    The URL can't be `done`, such as "read".
+    """
+    try:
+        yield
+    except (Failure, UsageError):
+        raise
+    except Exception as error:  # each store's package has its own errors
+        kind = CannotUse if isinstance(error, FileNotFoundError | ValueError) else Failure
+        raise kind(f"{url} can't be {done}: {reason(error)}") from error

@@ -38,7 +38,7 @@ def _copied(url: str, checkpoint: str | None) -> Iterator[str]:
 
 
 def check(url: str) -> str | None:
-    """Check that a run can be kept at a URL, or raise a CannotUse, and describe the place; None if it is no URL."""
+    """Describe the place at a URL, or raise CannotUse or Failure if no run can be kept there; None if it is no URL."""
     if "://" not in url:
         return None
     with reaching(url, "read"):

@@ -80,7 +80,7 @@ def text_of(value: Any, values: BaseDistribution) -> str:
     """Format a value for gin, rounded to about a thousandth of its range."""
     if isinstance(values, FloatDistribution):
         scale = value if values.log else values.high - values.low
-        value = min(values.high, max(values.low, round(value, 2 - math.floor(math.log10(scale)))))
+        value = min(values.high, max(values.low, round(value, 3 - math.ceil(math.log10(scale)))))
     return str(value)
 
 

@@ -11,7 +11,7 @@ from seed_rl.extras.hosts import together
 from seed_rl.extras.hosts.collectives import Link
 from seed_rl.extras.hosts.hosts import Hosts
 from seed_rl.extras.hosts.together import HostSaver, HostSource, OtherSaver
-from seed_rl.learner.progress import Progress
+from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.sources import Batch, Source
 from seed_rl.runs.assembly import Assembly
 from tests.support.counting import Counting
@@ -48,10 +48,11 @@ FIRST, SECOND = (Batch([name], np.zeros(1), np.ones(1)) for name in "ab")
 
 def test_a_batch_waits_for_another_host():
     link = ScriptedLink("waits", "waits", "ready", "ready", "ready")
-    frames = iter([0, 0, 0, 48, 96])
-    source = HostSource(link, Scripted(FIRST, None, SECOND), lambda: next(frames))
-    batches = source.batches(lambda: False)
-    found = [(next(batches), source.taken, link.env_frames) for _ in range(5)]
+    counters = Counters()
+    source = HostSource(link, Scripted(FIRST, None, SECOND), counters, 4)
+    batches, found = source.batches(lambda: False), []
+    for counters.env_frames in (0, 0, 0, 48, 96):
+        found.append((next(batches), source.taken, link.env_frames))
     assert found == [
         (None, 0, 0),
         (None, 0, 0),  # what a waiting batch has taken doesn't count yet
@@ -64,9 +65,9 @@ def test_a_batch_waits_for_another_host():
 
 def test_a_replay_that_is_restored_after_its_source_was_built_is_not_counted_again(monkeypatch):
     monkeypatch.setattr(together, "connect", lambda hosts, experiment: ScriptedLink())
-    inner, parts = Scripted(), SimpleNamespace(progress=None)
-    whole = Assembly(source=lambda parts: inner)
     experiment = Experiment(Counting(), CountingAgentConfig())
+    inner, parts = Scripted(), SimpleNamespace(progress=Progress(1), experiment=experiment)
+    whole = Assembly(source=lambda parts: inner)
     assembly = together.with_hosts(Hosts(("localhost:1", "localhost:2"), 0), experiment, whole)
     parts.source = assembly.source(parts)
     inner.taken = 5000
@@ -74,10 +75,20 @@ def test_a_replay_that_is_restored_after_its_source_was_built_is_not_counted_aga
     assert parts.source.taken == 5000
 
 
+def test_other_hosts_count_the_frames_of_the_first_to_the_end():
+    link, counters = ScriptedLink("ready", "leaves"), Counters(env_frames=40)
+    link.hosts, frames = Hosts(link.hosts.addresses, 1), iter([48, 96])
+    link.sum = lambda array: ScriptedLink.sum(link, array) + np.array([0, 0, next(frames)])
+    source = HostSource(link, Scripted(FIRST, FIRST), counters, 4)
+    assert (len([*source.batches(lambda: False)]), source.taken) == (1, 0)
+    assert (counters.env_frames, counters.agent_steps) == (96, 24)
+    assert [frames for *_, frames in link.said] == [0, 0], "only host 0 says its own"
+
+
 @pytest.mark.parametrize(("leaves", "other"), [(True, "ready"), (False, "leaves")])
 def test_hosts_leave_together(leaves, other):
     link, turns = ScriptedLink("waits", other), itertools.count()
-    batches = HostSource(link, Scripted(FIRST), lambda: 0).batches(lambda: leaves and next(turns) == 1)
+    batches = HostSource(link, Scripted(FIRST), Counters(), 4).batches(lambda: leaves and next(turns) == 1)
     assert [*batches] == [None]
     link.leave()
     assert len(link.said) == 2, "they have left already"

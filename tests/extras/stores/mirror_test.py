@@ -5,6 +5,7 @@ import os
 import fsspec
 import pytest
 
+from seed_rl.errors import Failure
 from seed_rl.extras.stores.mirror import Mirror, ObjectStore, working_directory
 from seed_rl.runs.run_directory import CannotUse
 from tests.extras.stores import emulators
@@ -140,7 +141,7 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
     with working_directory(url) as directory:
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
     unreachable = pytest.raises(
-        CannotUse, match=f"{url} can't be written: division by zero; the end of the run is in {directory}"
+        Failure, match=f"{url} can't be written: division by zero; the end of the run is in {directory}"
     )
     with monkeypatch.context() as patched, unreachable:
         patched.setattr("seed_rl.extras.stores.mirror.ObjectStore", FailingStore)
@@ -148,5 +149,22 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
             write(directory, "checkpoints/checkpoint-2.npz", b"second")
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
     with working_directory(url):
-        pass
-    assert content(url)["checkpoints/checkpoint-2.npz"] == b"second"
+        os.remove(os.path.join(directory, "checkpoints/checkpoint-1.npz"))
+    assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}, "what was removed here is removed there"
+
+
+def test_a_replay_arrives_before_its_checkpoint_and_other_hosts_files_are_left_alone(url, tmp_path, monkeypatch):
+    with working_directory(f"{url}/host-1") as directory:
+        write(directory, "metrics.jsonl", b"of host 1")
+    store = ObjectStore(url)
+    mirror, sent = Mirror(store, str(tmp_path / "here")), []
+    monkeypatch.setattr(store, "send", lambda file, name: sent.append(name))
+    for number in (1, 2):
+        write(tmp_path / "here", f"checkpoints/checkpoint-{number}.npz", b"weights")
+        write(tmp_path / "here", f"checkpoints/replay-{number}.npz", b"much")
+    mirror.push()
+    assert [name.partition("-")[0] for name in sent] == ["checkpoints/replay"] * 2 + ["checkpoints/checkpoint"] * 2
+    monkeypatch.undo()
+    with working_directory(url) as directory:
+        assert not os.path.exists(os.path.join(directory, "host-1"))
+    assert content(url)["host-1/metrics.jsonl"] == b"of host 1"
