@@ -82,7 +82,7 @@ class Gym(EnvConfig):
 
     @property
     def reward_threshold(self) -> float | None:
-        return getattr(gymnasium.registry.get(self.id), "reward_threshold", None)
+        return getattr(gymnasium.registry.get(self.id.rpartition(":")[2]), "reward_threshold", None)
 
     @property
     def modules(self) -> tuple[str, ...]:

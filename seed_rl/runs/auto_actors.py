@@ -35,7 +35,8 @@ def with_actors(experiment: Experiment) -> Experiment:
     """
     actors, env = experiment.actors, experiment.env
     rate, env_bytes = _measure(experiment)
-    here, has_accelerator = cores(), bool(glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/accel*"))
+    here = cores()
+    has_accelerator = any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/accel*", "/dev/vfio/[0-9]*")))
     learned = math.inf if has_accelerator else here * _LEARNED_PER_CORE
     evaluates = experiment.eval_env != env  # in whole groups, whose size stays
     least = env.players * max(1, min(actors.envs_per_group, _ENVS_PER_MESSAGE) // env.players)

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from seed_rl.api import load_experiment
 from seed_rl.runs import auto_actors
 from seed_rl.runs.auto_actors import with_actors
 
@@ -22,3 +23,12 @@ def test_little_memory_allows_one_actor(small_catch, monkeypatch):
     monkeypatch.setattr(auto_actors, "cores", lambda: 64)
     monkeypatch.setattr(auto_actors, "free_host_memory", lambda: 1)
     assert with_actors(small_catch).actors.num_actors == 1
+
+
+@pytest.mark.parametrize("cores", [1, 16])
+def test_groups_that_evaluate_keep_their_size_and_leave_some_for_training(cores, monkeypatch):
+    monkeypatch.setattr(auto_actors, "cores", lambda: cores)
+    bindings = ['Actors.eval_options = {"delay": 3}', "Actors.num_actors = 4", "Actors.num_eval_envs = 32"]
+    chosen = with_actors(load_experiment(["memory/r2d2"], bindings)).actors
+    assert chosen.envs_per_group == 16
+    assert 32 < chosen.num_envs <= 128, "two batches, or as many as before"
