@@ -52,7 +52,7 @@ def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result
 
 def without_paths(command: str) -> str:
     """Replace the absolute paths of a command's flags, which mean nothing on another machine."""
-    return re.sub(r"(^|[=\s])/\S+", r"\1PATH", command)
+    return re.sub(r"""(^|[=\s,'"])/[^\s,'"]+""", r"\1PATH", command)
 
 
 def _without_paths(value: Any) -> Any:

@@ -6,13 +6,16 @@ root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
 venv="$("$root/scripts/setup_venv.sh" runtime)"
 
 config=(--gin_file=atari/vtrace_fast)
-[[ ${1:-} == -* || $# == 0 ]] || config=() # a gin file
+previous=""
 for argument in "$@"; do
-  case "$argument" in
-    --) break ;;
-    --gin_file | --gin_file=* | -gin_file | -gin_file=*) config=() && break ;;
-    --logdir=*) [[ ! -e ${argument#--logdir=}/config.json ]] || config=() ;; # of a run to continue
+  case "$previous $argument" in
+    *" --gin_file"* | *" -gin_file"*) config=() ;;
+    *" --logdir="* | *" -logdir="* | "--logdir "* | "-logdir "*) # perhaps of a run to continue
+      [[ ! -e ${argument#*logdir=}/config.json ]] || config=()
+      ;;
+    " "[!-]* | "-- "* | -*=*" "[!-]* | "--quiet "[!-]*) config=() ;; # a gin file, not the value of a flag
   esac
+  previous="$argument"
 done
 
 exec "$venv/bin/python" -m seed_rl train "${config[@]}" "$@"

@@ -60,7 +60,8 @@ class LevelCache:
         with self._writes.tolerating():
             _check_pk3(pk3_path)
             if self._store is not None:
-                self._store.makedirs(os.path.dirname(path), exist_ok=True)
+                if path.startswith("/"):  # not in a bucket, which has no directories
+                    self._store.makedirs(os.path.dirname(path), exist_ok=True)
                 self._store.put_file(pk3_path, path)
                 return
             own = f"{path}.{secrets.token_hex(8)}"  # others may write this map at the same time

@@ -46,10 +46,12 @@ def median(scores: Scores, drawn: Drawn = "runs") -> Estimate:
 def performance_profile(scores: Scores, thresholds: np.ndarray, drawn: Drawn = "runs") -> Estimate:
     """Compute the share of runs, with scores float [R] of each task, above each of the thresholds, float [N]."""
     above = [(np.asarray(own)[:, None] > thresholds).astype(float) for own in scores]
-    return _estimate(lambda tasks: np.concatenate(tasks).mean(axis=0), above, drawn)
+    return _estimate(lambda tasks: np.concatenate(tasks).mean(axis=0), above, drawn, batch=100)  # spares memory
 
 
-def _estimate(statistic: Callable[[Scores], np.ndarray], scores: Scores, drawn: Drawn) -> Estimate:
+def _estimate(
+    statistic: Callable[[Scores], np.ndarray], scores: Scores, drawn: Drawn, batch: int | None = None
+) -> Estimate:
     value = np.asarray(statistic(scores))
     if (len(scores) if drawn == "tasks" else min(map(len, scores))) < 2:
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
@@ -64,6 +66,6 @@ def _estimate(statistic: Callable[[Scores], np.ndarray], scores: Scores, drawn: 
         return statistic([np.moveaxis(sample, axis, 0) for sample in samples])
 
     found = stats.bootstrap(
-        scores, of_samples, n_resamples=_RESAMPLES, axis=0, vectorized=True, method="percentile", rng=_SEED, batch=100
+        scores, of_samples, n_resamples=_RESAMPLES, axis=0, vectorized=True, method="percentile", rng=_SEED, batch=batch
     )
     return Estimate(value, found.confidence_interval.low, found.confidence_interval.high)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-import pathlib
+import stat
 import sys
 from collections.abc import Iterator
 
@@ -62,8 +62,8 @@ def _refuse_links(logdir: str) -> None:
     for directory, names, files in os.walk(logdir):
         for path in (os.path.join(directory, name) for name in (*names, *files)):
             leads_out = os.path.commonpath([root, os.path.realpath(path)]) != root
-            kind = pathlib.Path(path)
-            if leads_out or not (kind.is_file() or kind.is_dir() or kind.is_socket() or not kind.exists()):
+            is_known = os.path.isfile(path) or os.path.isdir(path) or not os.path.exists(path)
+            if leads_out or not (is_known or stat.S_ISSOCK(os.stat(path).st_mode)):
                 raise CannotUse(f"{path} is not a regular file, or links out of the log directory")
         if "wandb" in names:  # Weights & Biases creates such links
             names.remove("wandb")

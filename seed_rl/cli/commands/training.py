@@ -111,7 +111,7 @@ def _train(values: flags.FlagValues, run: Run) -> int:
                 contextlib.closing(run.train(stopped)) as rows,
             ):
                 if values.max_minutes is not None:
-                    timer = threading.Timer(60 * values.max_minutes, stopped.set)
+                    timer = threading.Timer(min(60 * values.max_minutes, threading.TIMEOUT_MAX), stopped.set)
                     timer.daemon = True
                     timer.start()
                 for row in rows:

@@ -82,7 +82,8 @@ class Films(Sink):
 
     def _start(self, frames: int) -> None:
         self._frames = frames
-        outputs = ",".join(f'"{path}"' for path in self._paths())  # with quotes, a path may hold commas
+        quoted = (path.replace('"', '""') for path in self._paths())
+        outputs = ",".join(f'"{path}"' for path in quoted)  # in quotes, a path may hold commas
         flags = *self._imports, f"--logdir={self._logdir}", f"--output={outputs}", "--overwrite"
         command = [*_APART, *children.seed_rl("play", "--exit_with_parent", *flags)]
         try:

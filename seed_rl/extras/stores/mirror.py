@@ -102,8 +102,9 @@ class Mirror:
         return _newest_checkpoint(self._local()) > _newest_checkpoint(self._stored())
 
     def adopt(self) -> None:
-        """Take all files of the store for outdated ones, which the next push replaces or removes."""
-        self._sent = dict.fromkeys(self._stored(), (-1, -1))
+        """Take the checkpoints of the store, with their replays, for outdated ones, which the next push removes."""
+        own = re.compile(rf"{_CHECKPOINTS}(checkpoint|replay)-")
+        self._sent = dict.fromkeys(filter(own.match, self._stored()), (-1, -1))
 
     def pull(self) -> None:
         """Make the directory equal to the store."""
@@ -243,8 +244,8 @@ def reaching(url: str, done: str) -> Iterator[None]:
     """
     try:
         yield
-    except (Failure, UsageError):
+    except (Failure, UsageError, MemoryError):
         raise
     except Exception as error:  # each store's package has its own errors
-        kind = CannotUse if isinstance(error, FileNotFoundError | ValueError) else Failure
+        kind = CannotUse if isinstance(error, FileNotFoundError) else Failure
         raise kind(f"{url} can't be {done}: {reason(error)}") from error

@@ -39,8 +39,8 @@ def test_ratings_follow_results_whatever_the_order_of_matches():
     played = [Match("a", "b", 15, 2, 3), Match("a", "c", 20, 0, 0), Match("b", "c", 12, 6, 2)]
     for order in (played, played[::-1]):
         rated = matches.ratings(order)
-        assert [each.player for each in rated] == ["a", "b", "c"]
-        assert all(each.deviation < 8 for each in rated), "less than before a game"
+        assert [each.name for each in rated] == ["a", "b", "c"]
+        assert all(each.sigma < 8 for each in rated), "less than before a game"
     lines = matches.text(played).splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [["1.", "a"], ["2.", "b"], ["3.", "c"]]
     assert lines[3].split()[-2:] == ["20.0%", "75.0%"]
