@@ -30,8 +30,9 @@ def with_actors(experiment: Experiment) -> Experiment:
     """Return the experiment with a number of actors for the cores and the memory of this machine; log the choice.
 
     There are as many actors as keep the cores busy that the learner leaves: the environments' rate on one core is
-    measured. They share the environments of the experiment, of which fewer remain where groups evaluate; there are more environments only if groups would become
-    smaller than four, and no more than fill two batches with their unrolls, because the weights would be old.
+    measured. They share the environments of the experiment; there are more environments only if groups would become
+    smaller than four, and no more than fill two batches with their unrolls, because the weights would be old. Where
+    groups evaluate, their size stays, and there may be fewer environments.
     """
     actors, env = experiment.actors, experiment.env
     rate, env_bytes = _measure(experiment)
