@@ -178,7 +178,7 @@ def _neighbours(size: int, new_size: int) -> tuple[np.ndarray, ...]:
 
 
 class _Blanks(ConvertedVectorEnv):
-    """Replaces observations by zeros with a probability, each environment's independently in each step."""
+    """Replaces observations by zeros with a probability, drawn for each environment in each step."""
 
     def __init__(self, env: VectorEnv, probability: float):
         super().__init__(env)

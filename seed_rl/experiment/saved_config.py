@@ -82,7 +82,7 @@ def modules_named(experiment: Experiment) -> list[str]:
 
 
 def _modules_in(settings: Mapping[str, Any]) -> list[str]:
-    """Return the modules of classes, `module:Class`, among the values of settings, but for Keras' own."""
+    """Return the modules of classes, `module:Class`, among the values of settings, except Keras' own."""
     found = re.findall(r"^([\w.]+):\w+$", "\n".join(map(str, settings.values())), re.MULTILINE)
     return [module for module in found if module.partition(".")[0] != "keras"]
 

@@ -91,11 +91,8 @@ def _film(directory: str, score: episodes.Evaluation) -> None:
     if (play := commands().get("play")) is None:
         return
     wanted = max(1, round(FILM_STEPS / score.mean_length))
-    flags = [
-        f"--logdir={directory}",
-        '--output="{}/replay.mp4"'.format(directory.replace('"', '""')),
-        f"--episodes={wanted}",
-    ]
+    film = os.path.join(directory, "replay.mp4").replace('"', '""')
+    flags = [f"--logdir={directory}", f'--output="{film}"', f"--episodes={wanted}"]
     flags += [f"--greedy={score.greedy}", f"--seed={score.seed}", f"--max_mb={_FILM_MB}"]
     with contextlib.redirect_stdout(io.StringIO()):
         code = carry_out("play", play.load(), flags)

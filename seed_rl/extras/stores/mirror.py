@@ -154,7 +154,7 @@ class Mirror:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a file is mirrored: neither a lock nor another learner host's, which has a mirror of its own."""
+    """Whether a file is mirrored: neither a lock nor a file of another learner host, which mirrors its own."""
     return name != _LOCK and not re.match(r"host-\d+/", name)
 
 
