@@ -46,6 +46,11 @@ def group(title: str, *declared: Flag) -> Flag:
     return define_all
 
 
+def quoted(values: Iterable[str]) -> str:
+    """Write the value of a `comma_separated` flag, whose parts may hold commas and quotes."""
+    return ",".join('"' + value.replace('"', '""') + '"' for value in values)
+
+
 AUTO = "auto"
 """Value of a flag that is chosen for the machine."""
 

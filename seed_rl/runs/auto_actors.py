@@ -15,7 +15,7 @@ from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.system.files import explaining
 from seed_rl.system.host_memory import free_host_memory
-from seed_rl.system.machine import cores
+from seed_rl.system.machine import cores, has_tpu
 
 _log = logging.getLogger(__name__)
 
@@ -37,11 +37,10 @@ def with_actors(experiment: Experiment) -> Experiment:
     actors, env = experiment.actors, experiment.env
     rate, env_bytes = _measure(experiment)
     here = cores()
-    has_accelerator = any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/accel*", "/dev/vfio/[0-9]*")))
-    learned = math.inf if has_accelerator else here * _LEARNED_PER_CORE
+    learned = math.inf if has_tpu() or glob.glob("/dev/nvidia[0-9]*") else here * _LEARNED_PER_CORE
     evaluates = experiment.eval_env != env  # in whole groups, whose size stays
-    least = env.players * max(1, min(actors.envs_per_group, _ENVS_PER_MESSAGE) // env.players)
-    least = actors.envs_per_group if evaluates else least
+    few = env.players * max(1, min(actors.envs_per_group, _ENVS_PER_MESSAGE) // env.players)
+    least = actors.envs_per_group if evaluates else few
     most_envs = max(actors.num_envs, _UPDATES_PER_UNROLL * experiment.batch_size)
     enough = f"{most_envs} environments, with unrolls for a learner batch each {_UPDATES_PER_UNROLL} times over"
     limits = [

@@ -1,6 +1,7 @@
 """The processor and the versions of packages on which speed and result of a computation depend."""
 
 import contextlib
+import glob
 import math
 import os
 import pathlib
@@ -15,7 +16,13 @@ _PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium")
 _SIMULATORS = ("ale-py", "envpool", "gfootball", "mujoco", "box2d", "pettingzoo")
 _BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # the last one is ARM's
 _CPUINFO = "/proc/cpuinfo"
+_TPUS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 _INSTRUCTIONS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "asimd", "sve", *_BFLOAT16)
+
+
+def has_tpu() -> bool:
+    """Whether there are device files of TPUs, by which they can be found without TensorFlow."""
+    return any(map(glob.glob, _TPUS))
 
 
 def cores(root: str = "/") -> int:

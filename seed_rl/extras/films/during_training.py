@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seed_rl.cli.flags import quoted
 from seed_rl.experiment.saved_config import modules_needed
 from seed_rl.reporting.metrics import Sink
 from seed_rl.runs.run import Run
@@ -82,9 +83,7 @@ class Films(Sink):
 
     def _start(self, frames: int) -> None:
         self._frames = frames
-        quoted = (path.replace('"', '""') for path in self._paths())
-        outputs = ",".join(f'"{path}"' for path in quoted)  # in quotes, a path may hold commas
-        flags = *self._imports, f"--logdir={self._logdir}", f"--output={outputs}", "--overwrite"
+        flags = *self._imports, f"--logdir={self._logdir}", f"--output={quoted(self._paths())}", "--overwrite"
         command = [*_APART, *children.seed_rl("play", "--exit_with_parent", *flags)]
         try:
             self.process = children.start_logged(command, self._path(_OUTPUT), "wb")

@@ -18,6 +18,7 @@ import numpy as np
 import safetensors.numpy
 
 from seed_rl import __version__
+from seed_rl.cli.flags import quoted
 from seed_rl.cli.main import carry_out, commands
 from seed_rl.errors import Failure, UsageError
 from seed_rl.evaluation import episodes
@@ -91,8 +92,7 @@ def _film(directory: str, score: episodes.Evaluation) -> None:
     if (play := commands().get("play")) is None:
         return
     wanted = max(1, round(FILM_STEPS / score.mean_length))
-    film = os.path.join(directory, "replay.mp4").replace('"', '""')
-    flags = [f"--logdir={directory}", f'--output="{film}"', f"--episodes={wanted}"]
+    flags = [f"--logdir={directory}", f"--output={quoted([f'{directory}/replay.mp4'])}", f"--episodes={wanted}"]
     flags += [f"--greedy={score.greedy}", f"--seed={score.seed}", f"--max_mb={_FILM_MB}"]
     with contextlib.redirect_stdout(io.StringIO()):
         code = carry_out("play", play.load(), flags)
