@@ -102,7 +102,7 @@ def _names(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
 
 
 def _setting(name: str, value: Any) -> str:
-    short = name.rpartition(".")[2]
+    short = name.removesuffix(saved_config.CHOSEN).rpartition(".")[2]
     value = f"{value:g}" if isinstance(value, float) else printable(str(value)[:_MAX_NAME])
     return value if short in ("game", "level", "scenario", "id", "kind") else f"{short} = {value}"
 
@@ -121,7 +121,7 @@ def _runs(place: str) -> list[RecordedRun]:
             open(place, encoding="utf-8-sig", newline="") as file,
         ):
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
-        stem = os.path.splitext(place)[0]
+        stem = os.path.splitext(os.path.abspath(place))[0]
         series = stem.rpartition("seed=")[0] or stem
         return [RecordedRun(place, rows, None, series.rstrip("_-. "))]
     with opening(place, "") as directory:

@@ -44,6 +44,8 @@ def test_runs_are_named_by_the_settings_in_which_they_differ_or_by_their_directo
     costly, breakout = {**base, "agent.cost": 0.1 * 3}, {**base, "env.game": "breakout"}
     found = labels(("runs/a_1", base), ("runs/a_2", base), ("runs/b", costly), ("runs/c", breakout))
     assert found == ["pong, cost = 0.01 (2 seeds)", "pong, cost = 0.3", "breakout, cost = 0.01"]
+    found = [("runs/a", {"agent.dtype": "auto", "agent.dtype.chosen": chosen}) for chosen in ("float32", "bfloat16")]
+    assert labels(*found) == ["dtype = float32", "dtype = bfloat16"]
     one, other = ({str(n): value for n in range(9)} for value in (1, 2))
     seeds = labels(("runs/pong_seed=1", one), ("runs/pong_seed=2", one), ("runs/deep", other))
     assert seeds == ["pong (2 seeds)", "deep"]
@@ -88,9 +90,9 @@ def test_a_run_without_returns_is_left_out_with_a_warning(tmp_path, caplog):
     assert caplog.messages == [f"{bad} is skipped: it has no episode returns yet"]
 
 
-def test_tables_are_curves_and_those_of_several_seeds_are_one(tmp_path):
+def test_tables_are_curves_and_those_of_several_seeds_are_one(tmp_path, monkeypatch):
     tables = ["pong/metrics", "pong_84/fast_seed=1_4f", "pong_84/fast_seed=2_4f", "pong_84/slow_seed=1_4f"]
-    for table in tables:
+    for table in (*tables, "seed=1", "seed=2"):
         path = tmp_path / f"{table}.csv"
         path.parent.mkdir(exist_ok=True)
         text = "env_frames,seconds,episode_return\n10,1.0,\n20,2.0,5.0\n30,3.0,6.0\n"
@@ -98,6 +100,8 @@ def test_tables_are_curves_and_those_of_several_seeds_are_one(tmp_path):
     runs = runs_with_returns([f"{tmp_path}/{table}.csv" for table in tables])
     assert [name for name, _ in group_runs(runs)] == ["pong/metrics", "pong_84/fast (2 seeds)", "pong_84/slow"]
     np.testing.assert_array_equal(runs[0].points("env_frames", "episode_return"), [[20, 5], [30, 6]])
+    monkeypatch.chdir(tmp_path)
+    assert len(group_runs(runs_with_returns(["seed=1.csv", "seed=2.csv"]))) == 1
 
 
 @pytest.mark.parametrize(
