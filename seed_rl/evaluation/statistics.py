@@ -21,14 +21,14 @@ Drawn: TypeAlias = Literal["runs", "tasks"]
 
 
 class Estimate(NamedTuple):
-    """A statistic over runs with its 95 % confidence interval; float64 arrays of the same shape [...]."""
+    """A statistic over runs and the bounds of its 95 % confidence interval; float64 arrays of the same shape [...].
+
+    The bounds are NaN if a task to resample has only one run, or if there is only one task.
+    """
 
     value: np.ndarray
-    """Value of the statistic."""
     low: np.ndarray
-    """Lower bound of the interval; NaN if a task to resample has only one run, or if there is only one task."""
     high: np.ndarray
-    """Upper bound of the interval; NaN like `low`."""
 
 
 def interquartile_mean(scores: Scores, drawn: Drawn = "runs") -> Estimate:

@@ -34,9 +34,8 @@ def allow_many_files() -> None:
 
     It stays at or below 65,536: programs that loop over all possible descriptors would become slow.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else min(_MANY_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # Linux has no infinite ones
+    if soft < (wanted := min(_MANY_FILES, hard)):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 

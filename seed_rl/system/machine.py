@@ -16,13 +16,12 @@ _PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium")
 _SIMULATORS = ("ale-py", "envpool", "gfootball", "mujoco", "box2d", "pettingzoo")
 _BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # the last one is ARM's
 _CPUINFO = "/proc/cpuinfo"
-_TPUS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 _INSTRUCTIONS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "asimd", "sve", *_BFLOAT16)
 
 
 def has_tpu() -> bool:
     """Whether there are device files of TPUs, by which they can be found without TensorFlow."""
-    return any(map(glob.glob, _TPUS))
+    return any(map(glob.glob, ("/dev/accel*", "/dev/vfio/[0-9]*")))
 
 
 def cores(root: str = "/") -> int:
@@ -41,14 +40,14 @@ def cores(root: str = "/") -> int:
     return max(1, math.ceil(min(found)))
 
 
-def processor(cpuinfo: str = _CPUINFO) -> str:
+def processor() -> str:
     """Return the name of the processor, which in a cloud may be that of a whole family."""
-    return _field(cpuinfo, "model name") or platform.machine()
+    return _field("model name") or platform.machine()
 
 
-def instructions(cpuinfo: str = _CPUINFO) -> list[str]:
+def instructions() -> list[str]:
     """Return the instruction sets of the processor that change how fast TensorFlow computes and how it rounds."""
-    found = (_field(cpuinfo, "flags") or _field(cpuinfo, "Features")).split()
+    found = (_field("flags") or _field("Features")).split()
     return [name for name in _INSTRUCTIONS if name in found]
 
 
@@ -65,14 +64,14 @@ def uses_onednn() -> bool:
     return os.environ.get(name, ENVIRONMENT[name]).lower() in ("1", "true")
 
 
-def multiplies_bfloat16(cpuinfo: str = _CPUINFO) -> bool:
+def multiplies_bfloat16() -> bool:
     """Whether the processor has instructions for products of bfloat16; it emulates them otherwise."""
-    return not set(_BFLOAT16).isdisjoint(instructions(cpuinfo))
+    return not set(_BFLOAT16).isdisjoint(instructions())
 
 
-def _field(cpuinfo: str, name: str) -> str:
+def _field(name: str) -> str:
     """Return the first value of a field that the kernel reports for each core; "" if there is none."""
-    with open(cpuinfo, encoding="utf-8") as file:
+    with open(_CPUINFO, encoding="utf-8") as file:
         return next((line.partition(":")[2].strip() for line in file if line.partition("\t")[0] == name), "")
 
 

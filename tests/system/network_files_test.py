@@ -5,7 +5,6 @@ import fcntl
 import io
 import os
 
-import numpy as np
 import pytest
 
 from seed_rl import foreign
@@ -22,37 +21,32 @@ class Replaced(io.FileIO):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
 
-def checkpoint(path):
-    arrays, state = checkpoints.load(path)
-    return arrays["a"].tolist(), state
-
-
-READERS = {"config.json": foreign.read_json_object, "best.npz": checkpoint, metrics.FILE: None}
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_a_file_that_is_replaced_while_it_is_read_is_read_again_once(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("config.json", lambda folder: foreign.read_json_object(f"{folder}/config.json")),
+        ("best.npz", lambda folder: checkpoints.load(f"{folder}/best.npz")),
+        (metrics.FILE, metrics.read),
+    ],
+)
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again_once(name, read, tmp_path, monkeypatch):
     path = str(tmp_path / name)
     if name == "best.npz":
-        checkpoints.write(path, {"a": np.arange(3)}, {"b": 1})
+        checkpoints.write(path, {}, {"env_frames": 1})
     else:
         (tmp_path / name).write_text('{"env_frames": 1}\n')
-
-    def read():
-        return metrics.read(tmp_path) if name == metrics.FILE else READERS[name](path)
-
-    expected, opened, stale = read(), [], 1
+    expected, opened, stale = read(tmp_path), [], 1
 
     def open_stale(path, mode):
         opened.append(path)
         return io.BufferedReader(Replaced(path)) if len(opened) <= stale else open(path, mode)
 
     monkeypatch.setattr(foreign, "open", open_stale, raising=False)
-    assert read() == expected
+    assert read(tmp_path) == expected
     assert opened == [path, path]
     stale = 4
     with pytest.raises((OSError, checkpoints.CheckpointError), match="Stale file handle"):
-        read()
+        read(tmp_path)
     assert opened == 4 * [path], "no more than once"
 
 
@@ -62,9 +56,7 @@ def test_a_lock_that_cannot_be_had_is_one_sentence_with_a_remedy(number, tmp_pat
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    experiment, logdir = config_files.load(["catch/vtrace"]), f"{tmp_path}/run"
-    sentence = (
-        rf"--logdir {logdir} can't be used: its file system gives no lock \({os.strerror(number)}\): choose a local"
-    )
-    with pytest.raises(CannotUse, match=sentence), run_directory(logdir, experiment, logdir):
-        pass
+    logdir = f"{tmp_path}/run"
+    why = rf"its file system gives no lock \({os.strerror(number)}\): choose a local"
+    with pytest.raises(CannotUse, match=f"--logdir {logdir} can't be used: {why}"):
+        run_directory(logdir, config_files.load("catch/vtrace"), logdir).__enter__()

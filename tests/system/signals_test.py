@@ -57,17 +57,11 @@ def start():
     """Starts a program, and waits until it waits."""
     processes = []
 
-    def start(program, *arguments):
-        command = [sys.executable, "-c", program, *arguments]
+    def start(program):
         # As from a parent that has blocked them: a TPU's compiler, for one, blocks SIGHUP.
         block = functools.partial(signal.pthread_sigmask, signal.SIG_BLOCK, signals.ALL)
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=block,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        process = subprocess.Popen([sys.executable, "-c", program], **pipes, preexec_fn=block)
         processes.append(process)
         assert process.stdout.readline() == "waiting\n"
         return process
