@@ -103,9 +103,3 @@ def siege(tmp_path):
     if started.process.poll() is None:
         started.process.kill()
         started._ended.set()
-
-
-@pytest.fixture
-def full(request):
-    """Whether the attacks run in full."""
-    return request.config.getoption("hostile")

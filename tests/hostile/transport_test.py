@@ -47,7 +47,8 @@ def status(call):
     return call.code().name
 
 
-def test_messages_of_any_content_end_only_their_own_call(siege, full):
+def test_messages_of_any_content_end_only_their_own_call(siege, request):
+    full = request.config.getoption("hostile")
     rng, codes = random.Random(1), collections.Counter()
     step = StepCodec(peers.SPEC, 2).encode_step(peers.output(2))
     with grpc.insecure_channel(siege.address) as channel:
