@@ -38,36 +38,25 @@ def test_a_game_is_played_to_its_end_by_all_players_and_the_file_is_written(save
     assert written["standard_error"] == 0, "what one player wins the other loses"
 
 
-def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
+def test_a_policy_plays_until_it_is_stopped_in_changed_environments_that_it_can_act_in(saved_run):
     logdir, _ = saved_run("memory/r2d2")
-    longer = evaluate_run(logdir, episodes=2, gin_params=["Memory.delay = 20"])
-    assert longer.lengths == [22, 22]
-    assert longer.environment.options["delay"] == 20
-    assert "seed 1, Memory.delay = 20" in text(longer)
+    stop = SimpleNamespace(is_set=iter([*[False] * 30, True]).__next__)
+    longer = evaluate_run(logdir, episodes=40, num_envs=8, stop=stop, gin_params=["Memory.delay = 20"])
+    assert longer.lengths == [22] * 8
+    assert (longer.episodes, longer.wanted_episodes, longer.environment.options["delay"]) == (8, 40, 20)
+    assert "seed 1, Memory.delay = 20\nepisodes  8 of 40 (interrupted, which favours short" in text(longer)
     options, group = 'Actors.eval_options={"delay": 4}', ("Actors.num_eval_envs = 4", "Actors.envs_per_group = 4")
     own = evaluate_run(saved_run("memory/r2d2", options, *group)[0], episodes=2)
     assert (own.lengths, own.gin_params) == ([6, 6], ['Actors.eval_options = {"delay": 4}'])
+    for wrong in ("R2D2.hidden = 7", "Memory.delays = 7"):
+        with pytest.raises(ConfigError, match=wrong.partition(" ")[0].rpartition(".")[2]):
+            evaluate_run(logdir, gin_params=[wrong])
     catch = saved_run("catch/vtrace")[0]
     with pytest.raises(NoPolicy, match=r"the policy acts in .*; with Catch.columns = 7 they have .*7"):
         evaluate_run(catch, gin_params=["Catch.columns = 7"])
     first, again, other = (evaluate_run(catch, episodes=16, num_envs=8, greedy=True, seed=n) for n in (1, 1, 2))
     assert first == again
     assert first.returns != other.returns
-    for wrong in ("R2D2.hidden = 7", "Memory.delays = 7"):
-        with pytest.raises(ConfigError, match=wrong.partition(" ")[0].rpartition(".")[2]):
-            evaluate_run(logdir, gin_params=[wrong])
-
-
-def test_an_evaluation_may_be_of_one_episode_or_of_those_that_were_over_when_it_was_stopped(saved_run):
-    logdir = saved_run("memory/r2d2")[0]  # episodes of 12 steps
-    one = evaluate_run(logdir, episodes=1, num_envs=16)
-    assert one.lengths == [12]
-    assert math.isnan(one.standard_error)
-    assert "standard error" not in text(one)
-    stop = SimpleNamespace(is_set=iter([*[False] * 30, True]).__next__)
-    evaluation = evaluate_run(logdir, episodes=40, num_envs=8, stop=stop)
-    assert (evaluation.episodes, evaluation.wanted_episodes) == (16, 40)
-    assert "episodes  16 of 40 (interrupted, which favours short" in text(evaluation)
 
 
 def evaluation_of(**fields):
@@ -84,6 +73,7 @@ def test_an_evaluation_as_text_and_as_json(tmp_path):
     for part in ("1,200,000 frames", "greedy", "1,004.00 +- 2.04", "101.2 %"):
         assert part in shown
     assert "score" not in text(evaluation_of(human_normalised=None))
+    assert "standard error" not in text(evaluation_of(standard_error=math.nan))
     write(evaluation_of(standard_error=math.nan, returns=[1.0, math.inf]), str(tmp_path / "e.json"))
     written = json.loads((tmp_path / "e.json").read_text())
     assert (written["standard_error"], written["returns"], written["mean"]) == (None, [1.0, None], 1004.0)
