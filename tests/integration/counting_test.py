@@ -21,12 +21,12 @@ from tests.support.deadlines import within
 
 
 class InferenceDevices(Replicas):
-    """Several inference threads in the place of devices, each with a store and a part of each batch."""
+    """Two inference threads in the place of devices, each with a store and a part of each batch."""
 
-    inference_devices = ()
+    inference_devices = ("", "")
 
     def acting_agents(self, agent, build, whole_weights=False):
-        return [agent] * len(self.inference_devices), lambda: None
+        return [agent] * 2, lambda: None
 
     def reader(self, store, number=0):
         return whole_reader(store)
@@ -35,32 +35,22 @@ class InferenceDevices(Replicas):
 class Pipeline:
     """Everything between two actor processes and batches."""
 
-    def __init__(self, directory, agent, num_devices):
+    def __init__(self, directory):
         self.experiment = Experiment(
             env=Counting(shortest_episode=3),
-            agent=agent,
+            agent=CountingAgentConfig(unroll_length=4, overlap=6),
             actors=Actors(num_actors=2, groups_per_actor=2, envs_per_group=3, num_eval_envs=0),
             inference=Inference(max_batch_size=6, max_wait_ms=1.0),
             batch_size=4,
         )
         with contextlib.ExitStack() as cleanup:
-            assembly = Assembly(replicas=lambda parts: self.devices(num_devices))
-            parts = assembly.parts(self.experiment, str(directory), cleanup)
-        self.agent, self.service, self.acting, self.source = parts.agent, parts.service, parts.acting, parts.source
-        self.address = f"unix:{directory}/learner.sock"
-        self.server = server_of(self.experiment, self.address, ServerSecurity())
+            assembly = Assembly(replicas=lambda parts: InferenceDevices(parts.experiment))
+            self.parts = assembly.parts(self.experiment, str(directory), cleanup)
+        self.acting, self.service, self.source = self.parts.acting, self.parts.service, self.parts.source
+        self.server = server_of(self.experiment, f"unix:{directory}/learner.sock", ServerSecurity())
         self.server.service = self.service
         arguments = [f"--import_module={Counting.__module__}"]
-        self.actors = LocalActors(2, str(directory / "actors"), arguments, on_failure=self.fail)
-
-    def devices(self, count):
-        devices = InferenceDevices(self.experiment)
-        devices.inference_devices = ("",) * count
-        return devices
-
-    def fail(self):
-        for acting in self.acting:
-            acting.unrolls.queue.close()
+        self.actors = LocalActors(2, str(directory / "actors"), arguments)
 
     def pids(self):
         return [process.pid for process in self.actors._handles]
@@ -72,8 +62,7 @@ class Pipeline:
         for acting in self.acting:
             acting.act_step.warm_up()
         self.service.start()
-        self.server.start()
-        self.actors.start(self.address)
+        self.actors.start(self.server.start())
         return self
 
     def __exit__(self, *error):
@@ -94,13 +83,12 @@ class Pipeline:
         while (batch := self.source.next(timeout=1)) is None and time.monotonic() < deadline and not self.actors.failed:
             self.service.raise_failure()  # such as a store without a free slot
         assert batch is not None, self.actors.failed
-        assert len(batch.parts) == len(self.acting)
+        assert len(batch.parts) == 2
         for part in batch.parts:
             steps = tf.nest.map_structure(lambda t: t.numpy(), part)
-            for b in range(4 // len(batch.parts)):
-                yield tf.nest.map_structure(lambda t, b=b: t[:, b], steps._replace(initial_state=()))._replace(
-                    initial_state=steps.initial_state[b]
-                )
+            for b in range(2):
+                one = tf.nest.map_structure(lambda t, b=b: t[:, b], steps._replace(initial_state=()))
+                yield one._replace(initial_state=steps.initial_state[b])
 
 
 def check_inside(unroll):
@@ -130,8 +118,8 @@ def check_against_previous(unroll, previous, stride):
 
 def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path):
     last, counts = {}, collections.Counter()
-    with Pipeline(tmp_path, CountingAgentConfig(unroll_length=4, overlap=6), num_devices=2) as pipeline:
-        stride, num_envs = pipeline.agent.unroll_length, pipeline.experiment.actors.num_envs
+    with Pipeline(tmp_path) as pipeline:
+        stride, num_envs = pipeline.parts.agent.unroll_length, pipeline.experiment.actors.num_envs
 
         def look_at(unroll, seed):
             check_against_previous(unroll, last.get(seed), stride)
