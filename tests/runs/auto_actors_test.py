@@ -1,4 +1,5 @@
 import dataclasses
+import glob
 
 import pytest
 
@@ -7,22 +8,26 @@ from seed_rl.runs import auto_actors
 from seed_rl.runs.auto_actors import with_actors
 
 
-@pytest.mark.parametrize(("cores", "most"), [(1, 1), (2, 1), (4, 3), (64, 63)])
-def test_actors_leave_the_learner_a_core_and_share_the_environments(cores, most, small_catch, monkeypatch):
+@pytest.mark.parametrize(
+    ("cores", "rate", "memory", "actors", "envs_per_group"),
+    [
+        (1, 10_000, 1 << 40, 1, 16),
+        (2, 10_000, 1 << 40, 1, 16),  # leaves the learner a core
+        (4, 10_000, 1 << 40, 3, 5),
+        (4, 40_000, 1 << 40, 2, 8),  # the learner isn't faster
+        (64, 10_000, 1 << 40, 4, 4),  # smaller groups cost more, more environments have old weights
+        (64, 10_000, 1, 1, 16),
+    ],
+)
+def test_actors_share_the_environments(cores, rate, memory, actors, envs_per_group, small_catch, monkeypatch):
+    monkeypatch.setattr(glob, "glob", lambda pattern: [])  # no accelerator
     monkeypatch.setattr(auto_actors, "cores", lambda: cores)
+    monkeypatch.setattr(auto_actors, "free_host_memory", lambda: memory)
+    monkeypatch.setattr(auto_actors, "_measure", lambda experiment: (rate, 1 << 20))
     asked = dataclasses.replace(small_catch.actors, groups_per_actor=2, envs_per_group=16)
     inference = dataclasses.replace(small_catch.inference, max_batch_size=32)
     asking = dataclasses.replace(small_catch, actors=asked, batch_size=16, inference=inference)
-    chosen = with_actors(asking).actors
-    assert 1 <= chosen.num_actors <= most
-    assert chosen.envs_per_group >= 4
-    assert chosen.num_envs <= 2 * 16, "more would wait for the learner with old weights"
-
-
-def test_little_memory_allows_one_actor(small_catch, monkeypatch):
-    monkeypatch.setattr(auto_actors, "cores", lambda: 64)
-    monkeypatch.setattr(auto_actors, "free_host_memory", lambda: 1)
-    assert with_actors(small_catch).actors.num_actors == 1
+    assert with_actors(asking).actors == dataclasses.replace(asked, num_actors=actors, envs_per_group=envs_per_group)
 
 
 @pytest.mark.parametrize("cores", [1, 16])

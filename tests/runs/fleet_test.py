@@ -1,6 +1,7 @@
 """Actors that die, as the person who started the run sees it."""
 
 import dataclasses
+import itertools
 import json
 import re
 import signal
@@ -45,7 +46,8 @@ def test_the_end_of_a_process_is_one_line(code, text, how, tmp_path):
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
-    """Puts a shell script into the place of the program that is an actor."""
+    """Puts a shell script into the place of the program that is an actor, which is started again at once."""
+    monkeypatch.setattr(fleet, "growing_delays", lambda: itertools.repeat(0.01))
 
     def put(script):
         path = tmp_path / "program"
@@ -132,34 +134,44 @@ def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
     assert "1 of 1 actors don't respond and are left running" in caplog.text
 
 
-def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(small_catch, tmp_path):
-    experiment = dataclasses.replace(small_catch, env=Failing())
+def processes_of(address):
+    """Actors of a learner's address."""
+    return [p for p in psutil.process_iter(["cmdline"]) if f"--server_address={address}" in (p.info["cmdline"] or [])]
+
+
+def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(
+    small_catch, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fleet, "MAX_FAILURES", 1)
+    experiment, address = dataclasses.replace(small_catch, env=Failing()), f"unix:{tmp_path}/s"
     log = tmp_path / "run" / "actors" / "actor-0.log"
-    why = "actor 0 ended 3 times in a row: .*suite 'failing' failed in step: OSError: the game crashed"
-    with Run(experiment, str(tmp_path / "run")) as run, pytest.raises(ActorFailed, match=rf"^{why}.* \(log: {log}\)$"):
+    why = "actor 0 ended 1 times in a row: .*suite 'failing' failed in step: OSError: the game crashed"
+    with (
+        Run(experiment, str(tmp_path / "run"), address=address) as run,
+        pytest.raises(ActorFailed, match=rf"^{why}.* \(log: {log}\)$"),
+    ):
         list(run.train())
     assert "Traceback" in log.read_text()
     assert "failing_env.py" in log.read_text(), "where it failed"
-    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+    assert not processes_of(address)
 
 
 @pytest.mark.parametrize(("vectorization", "what"), [("sync", "step"), ("async", "reset")])
 def test_an_environment_that_hangs_is_named_and_its_actor_starts_again(
     vectorization, what, small_catch, tmp_path, caplog
 ):
-    hang = tmp_path / "hang"
+    hang, address = tmp_path / "hang", f"unix:{tmp_path}/s"
     hang.touch()
     options = json.dumps({"hang": str(hang), "what": what})
     env = Gym("tests.support.registered_envs:Hanging-v0", vectorization, options=options)
-    actors = Actors(1, 2, 4, hang_timeout_s=5.0)
-    experiment = dataclasses.replace(
-        small_catch, env=env, actors=actors, total_frames=1_000_000, inference=Inference(8)
-    )
-    with Run(experiment, str(tmp_path / "run")) as run:
+    actors, total = Actors(1, 2, 4, hang_timeout_s=5.0), 1_000_000
+    experiment = dataclasses.replace(small_catch, env=env, actors=actors, total_frames=total, inference=Inference(4))
+    with Run(experiment, str(tmp_path / "run"), address=address) as run:
         for row in run.train():
             if row.get("groups_hung") and row["environments"] == actors.num_envs:
+                assert processes_of(address)
                 break
     sentence = rf"actor 0 ended: environment \d of {actors.envs_per_group} of .*:Hanging-v0 has not returned "
     assert re.search(rf"{sentence}from step for \d+ s; restarting", caplog.text)
     assert "registered_envs.py" in (tmp_path / "run" / "actors" / "actor-0.log").read_text() or vectorization == "async"
-    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+    assert not processes_of(address)
