@@ -1,4 +1,4 @@
-"""Whole runs through the command line, in real processes."""
+"""Whole runs, with real processes."""
 
 import itertools
 import os
@@ -7,25 +7,23 @@ import signal
 import pytest
 
 from seed_rl.experiment import config_files
+from seed_rl.runs.run import Run
 from tests.integration.devices_test import CATCH
 
 
-def test_pong_moves(runs, rows, tmp_path):
-    logdir = str(tmp_path / "pong")
+def test_pong_moves(tmp_path):
     settings = ("Actors.envs_per_group = 1", "Inference.max_batch_size = 1", "Experiment.batch_size = 2")
-    arguments = ("--gin_file=atari/vtrace_pong", *(f"--gin_param={setting}" for setting in settings))
-    run = runs.run("train", *arguments, f"--logdir={logdir}", "--total_frames=480")
-    assert run.returncode == 0, run.text()
-    last = rows(logdir)[-1]
-    loaded = config_files.load(["atari/vtrace_pong"], settings)
+    pong = config_files.load("atari/vtrace_pong", [*settings, "Experiment.total_frames = 480"])
+    with Run(pong, tmp_path) as run:
+        last = [*run.train()][-1]
     assert last["env_frames"] == 4 * last["agent_steps"] >= 480
-    assert last["agent_steps"] == loaded.batch_size * loaded.agent.unroll_length * last["learner_updates"]
+    assert last["agent_steps"] == pong.batch_size * pong.agent.unroll_length * last["learner_updates"]
     assert last["discarded_unrolls"] == 0
-    assert last["environments"] == loaded.actors.num_envs
-    names = os.listdir(logdir)
+    assert last["environments"] == pong.actors.num_envs
+    names = os.listdir(tmp_path)
     assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
     assert any("tfevents" in name for name in names)
-    assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
+    assert len(os.listdir(tmp_path / "checkpoints")) == 1
 
 
 def test_memory_is_learned_with_stored_states_though_an_actor_is_killed_and_a_signal_ends_the_run_without_an_orphan(

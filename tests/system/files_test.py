@@ -1,4 +1,4 @@
-"""Files that are never half written, locks and outages."""
+"""Files that are never half written, places for sockets, and outages."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from seed_rl.system.files import Outage, complete_or_absent, locking, socket_directory
+from seed_rl.system.files import Outage, complete_or_absent, socket_directory
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path):
@@ -24,14 +24,6 @@ def test_a_file_appears_when_it_is_complete(tmp_path):
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert os.listdir(tmp_path) == ["file"]
-
-
-def test_a_lock_has_one_holder(tmp_path):
-    path = str(tmp_path / "lock")
-    with locking(path), pytest.raises(BlockingIOError):
-        locking(path).__enter__()
-    with locking(path):
-        pass
 
 
 def test_an_outage_is_logged_when_it_starts_and_when_it_is_over_and_tolerates_errors_of_files_only(caplog):

@@ -18,10 +18,3 @@ def test_a_program_is_traced_once_for_each_combination_of_shapes():
         pair = {"x": np.ones([rows, 2], np.float32), "y": tf.ones([rows], tf.int32)}
         assert program(pair, tf.constant(10.0))["sum"].numpy() == 21 * rows
     assert traced == [((2, 2), (2,)), ((3, 2), (3,))]
-
-
-def test_a_program_takes_the_parts_of_several_devices():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    parts = strategy.experimental_distribute_values_from_function(lambda context: tf.constant([1.0, 2.0]))
-    program = Program(lambda values: strategy.run(tf.reduce_sum, (values,)))
-    assert program(parts).numpy() == 3
