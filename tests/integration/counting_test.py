@@ -74,7 +74,8 @@ class Pipeline:
         """Looks at unrolls until a condition holds."""
         while not until():
             for unroll in self._next_unrolls():
-                check_inside(unroll)
+                for name, holds in relations(unroll).items():
+                    assert np.all(holds), name
                 look_at(unroll, int(unroll.env_output.observation[0, 0]))
 
     def _next_unrolls(self):
@@ -89,12 +90,6 @@ class Pipeline:
             for b in range(2):
                 one = tf.nest.map_structure(lambda t, b=b: t[:, b], steps._replace(initial_state=()))
                 yield one._replace(initial_state=steps.initial_state[b])
-
-
-def check_inside(unroll):
-    """The relations between the steps of an unroll."""
-    for name, holds in relations(unroll).items():
-        assert np.all(holds), name
 
 
 def check_against_previous(unroll, previous, stride):

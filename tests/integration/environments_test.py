@@ -7,23 +7,16 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
 PROJECT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "custom_env"
 
 
-@pytest.fixture
-def installed(tmp_path, monkeypatch):
-    """Installs the example's package, without the files around it."""
+def test_the_examples_own_tests_pass_where_its_package_is_installed(tmp_path, monkeypatch):
     command = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index")
     source = shutil.copytree(PROJECT, tmp_path / "source")  # building leaves files there
     done = subprocess.run([*command, "--target", tmp_path, source], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
-
-
-def test_the_examples_own_tests_pass(installed, tmp_path, monkeypatch):
-    copied = tmp_path / "tests"
+    copied = tmp_path / "tests"  # without the files around it
     copied.mkdir()
     shutil.copy(PROJECT / "corridor_test.py", copied)
     settings = (PROJECT / "corridor.gin").read_text()

@@ -27,25 +27,11 @@ from seed_rl.api import (
     read_metrics,
 )
 from seed_rl.envs import registry
-from seed_rl.envs.catch import Catch
-from seed_rl.envs.registry import register
 from seed_rl.runs import run as runs
 from seed_rl.runs.fleet import local_actors
 from seed_rl.transport.server import ActorServer
 from seed_rl.weights import policy_sources
-
-
-@register
-@dataclasses.dataclass(frozen=True)
-class Leaking(Catch):
-    """Known in this process only; breaks when it is played."""
-
-    suite = "leaking"
-
-    def make(self, num_envs):
-        env = super().make(num_envs)
-        env.step = lambda actions: 1 / 0
-        return env
+from tests.support.failing_env import Failing
 
 
 def test_actors_in_this_process_may_load_what_its_own_experiment_names(tmp_path, monkeypatch):
@@ -135,10 +121,10 @@ def test_without_a_neighbour_that_knows_it_a_url_is_refused(small_catch, monkeyp
 
 
 def test_a_failing_environment_ends_the_run_with_its_error(small_catch, tmp_path, over):
-    failing = dataclasses.replace(small_catch, env=Leaking())
+    failing = dataclasses.replace(small_catch, env=Failing())
     with (
         Run(failing, str(tmp_path), actors=THREADS) as run,
-        pytest.raises(ActorFailed, match="actor 0 failed: .*division by zero"),
+        pytest.raises(ActorFailed, match="actor 0 failed: .*the game crashed"),
     ):
         list(run.train())
     assert over == [False]

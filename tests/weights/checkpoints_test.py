@@ -1,5 +1,4 @@
 import os
-import pathlib
 
 import keras
 import numpy as np
@@ -11,46 +10,37 @@ from seed_rl.weights.checkpoints import CheckpointError, assign, find, load, nam
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b/c": np.array(3, np.int64)}
 
 
-def newest_step(directory):
-    return checkpoints.newest(directory)[2]["step"]
-
-
-@pytest.fixture
-def directory(tmp_path):
-    return str(tmp_path)
-
-
 def save(directory, step, **state):
-    checkpoints.save(directory, step, ARRAYS, {"step": step, **state}, keep=2)
+    checkpoints.save(str(directory), step, ARRAYS, {"step": step, **state}, keep=2)
 
 
-def test_the_newest_are_kept_and_come_back_as_they_were(directory):
-    assert checkpoints.newest(directory) is None
+def test_the_newest_are_kept_and_come_back_as_they_were(tmp_path):
+    assert checkpoints.newest(str(tmp_path)) is None
     for step in (5, 100, 20, 1000):
-        save(directory, step, returns=[1.5])
-    assert [load(path)[1]["step"] for path in checkpoints.paths(directory)] == [100, 1000]
-    path, arrays, state = checkpoints.newest(directory)
-    assert path == checkpoints.paths(directory)[-1]
+        save(tmp_path, step, returns=[1.5])
+    (tmp_path / "checkpoint-000000002000.npz.partial").touch()  # of a process that was killed
+    assert [load(path)[1]["step"] for path in checkpoints.paths(str(tmp_path))] == [100, 1000]
+    path, arrays, state = checkpoints.newest(str(tmp_path))
+    assert path == checkpoints.paths(str(tmp_path))[-1]
     assert state == {"step": 1000, "returns": [1.5]}
     assert set(arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array, strict=True)
 
 
-def test_a_file_that_was_cut_off_is_passed_over_with_a_warning_or_is_an_error_if_it_is_the_only_one(directory, caplog):
+def test_a_file_that_was_cut_off_is_passed_over_with_a_warning_or_is_an_error_if_it_is_the_only_one(tmp_path, caplog):
     for step in (1, 2):
-        save(directory, step)
-    pathlib.Path(directory, "checkpoint-000000000003.npz.partial").touch()  # of a process that was killed
-    good, damaged = checkpoints.paths(directory)
+        save(tmp_path, step)
+    good, damaged = checkpoints.paths(str(tmp_path))
     os.truncate(damaged, os.path.getsize(damaged) // 2)
-    assert newest_step(directory) == 1
+    assert checkpoints.newest(str(tmp_path))[0] == good
     assert "000002.npz is damaged" in caplog.text
-    checkpoints.save(directory, 1, ARRAYS, {"step": 1}, keep=1)
-    assert newest_step(directory) == 1, "a run that continues from it keeps it"
+    checkpoints.save(str(tmp_path), 1, ARRAYS, {"step": 1}, keep=1)
+    assert checkpoints.newest(str(tmp_path))[0] == good, "a run that continues from it keeps it"
     os.remove(good)
     caplog.clear()
     with pytest.raises(CheckpointError, match="000002.npz is damaged: its arrays can't be read: "):
-        checkpoints.newest(directory)
+        checkpoints.newest(str(tmp_path))
     assert not caplog.records
 
 
@@ -63,7 +53,7 @@ def test_a_checkpoint_is_found_by_its_name_alone(tmp_path):
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     for step in (6, 7):
-        save(str(folder), step)
+        save(folder, step)
     for name in ("checkpoint-000000000007.npz", "7", "newest", None):
         assert find(str(tmp_path), name) == f"{folder}/checkpoint-000000000007.npz"
     with pytest.raises(CheckpointError, match="has no best checkpoint: the first is written after 10 evaluation episo"):
