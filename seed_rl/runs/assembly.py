@@ -5,7 +5,6 @@ assembly._replace(act_step=...))`. No part knows that another was replaced, and 
 """
 
 import contextlib
-import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Sequence
@@ -40,42 +39,42 @@ from seed_rl.weights.warm_start import warm_start
 _log = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(eq=False)
 class Parts:
     """The parts of a learner in the order in which they are built; a function of an `Assembly` uses those before."""
 
-    experiment: Experiment
-    directory: str
-    """Directory of the run on this machine."""
-    cleanup: contextlib.ExitStack
-    """Closed at the end of the run."""
-    index: int = 0
-    """Number of this learner among those that train together."""
-    learners: int = 1
-    """Number of these."""
-    replicas: Replicas = dataclasses.field(init=False)
+    replicas: Replicas
     """Training and inference devices."""
-    agent: Agent = dataclasses.field(init=False)
-    train_step: TrainStep = dataclasses.field(init=False)
-    variables: dict[str, Any] = dataclasses.field(init=False)
+    agent: Agent
+    train_step: TrainStep
+    variables: dict[str, Any]
     """Keras variables of agent and optimizers by their names in checkpoints."""
-    own: np.ndarray = dataclasses.field(init=False)
+    own: np.ndarray
     """bool [N]: which environments the agent plays; the steps of others are neither stored nor reported."""
-    progress: Progress = dataclasses.field(init=False)
-    saver: Saver = dataclasses.field(init=False)
-    restored_from: str | None = dataclasses.field(init=False)
+    progress: Progress
+    saver: Saver
+    restored_from: str | None
     """Path of the checkpoint that the run continues from."""
-    seed: int = dataclasses.field(init=False)
+    seed: int
     """Differs between starts of a run, and between learners: none repeats another's random numbers."""
-    sizes: Sizes = dataclasses.field(init=False)
-    agents: Sequence[Agent] = dataclasses.field(init=False)
+    sizes: Sizes
+    agents: Sequence[Agent]
     """Acting agents, one per inference device."""
-    copy_weights: Callable[[], None] = dataclasses.field(init=False)
+    copy_weights: Callable[[], None]
     """Gives them the weights of the agent."""
-    acting: list[Acting] = dataclasses.field(init=False)
+    acting: list[Acting]
     """One per inference device."""
-    source: Source = dataclasses.field(init=False)
-    service: CentralInference = dataclasses.field(init=False)
+    source: Source
+    service: CentralInference
+
+    def __init__(
+        self, experiment: Experiment, directory: str, cleanup: contextlib.ExitStack, index: int = 0, learners: int = 1
+    ):
+        """The `directory` is the run's on this machine, `cleanup` is closed at the end of the run.
+
+        This learner has the number `index` among the `learners` that train together.
+        """
+        self.experiment, self.directory, self.cleanup = experiment, directory, cleanup
+        self.index, self.learners = index, learners
 
     def seed_of(self, number: int) -> int:
         """Return the seed of an inference device."""

@@ -64,9 +64,6 @@ class Run:
     """Functions that replace parts of the learner, in this order; called once TensorFlow has been loaded."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
-    _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
-    _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
-    _cleanup: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.experiment, Experiment):
@@ -83,6 +80,9 @@ class Run:
         """Opens the directory of this machine in which the run works."""
         self.meet: Callable[[Stop], bool] = lambda stop: True
         """Waits for other learners, before TensorFlow makes its devices; returns False if it was stopped."""
+        self._directory = ""  # local working directory while the run is open
+        self._rows: Generator[dict[str, float], None, None] | None = None
+        self._cleanup = contextlib.ExitStack()
         for entry in declarations(ENTRY_POINTS):
             entry.load()(self)
 

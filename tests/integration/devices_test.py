@@ -1,15 +1,10 @@
 """A run on several devices, through the command line, in real processes."""
 
 from seed_rl.experiment import config_files
+from tests.runs.conftest import BINDINGS
 from tests.support.learners import learner_of
 
-SETTINGS = (
-    "Logs.metrics_interval_s=0.2",
-    "Actors.envs_per_group=1",
-    "Inference.max_batch_size=1",  # the only one to compile for
-    "Experiment.batch_size=4",
-)
-CATCH = ("--gin_file=catch/vtrace", *(f"--gin_param={setting}" for setting in SETTINGS))
+CATCH = ("--gin_file=catch/vtrace", *(f"--gin_param={binding}" for binding in BINDINGS))
 FRAMES_PER_BATCH = 4 * 20
 FOUR_DEVICES = (
     "Devices.logical_cpus = 4",
@@ -29,6 +24,6 @@ def test_a_run_on_several_devices_can_be_continued_on_one(runs, rows, documented
     updates, frames = last["learner_updates"], last["env_frames"]
     assert (updates, frames) == (4, 4 * FRAMES_PER_BATCH), "a batch has the same size on any number of devices"
     assert {"loss/policy", "inference_updates_behind"} <= documented(logdir)
-    one = learner_of(config_files.load("catch/vtrace", SETTINGS), logdir)
+    one = learner_of(config_files.load("catch/vtrace", BINDINGS), logdir)
     assert one.progress.restored
     assert (one.counters.learner_updates, one.counters.env_frames) == (updates, frames)

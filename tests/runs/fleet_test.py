@@ -164,7 +164,7 @@ def test_an_environment_that_hangs_is_named_and_its_actor_starts_again(
     hang.touch()
     options = json.dumps({"hang": str(hang), "what": what})
     env = Gym("tests.support.registered_envs:Hanging-v0", vectorization, options=options)
-    actors, total = Actors(1, 2, 4, hang_timeout_s=5.0), 1_000_000
+    actors, total = Actors(1, 1, 4, hang_timeout_s=5.0), 1_000_000
     experiment = dataclasses.replace(small_catch, env=env, actors=actors, total_frames=total, inference=Inference(4))
     with Run(experiment, str(tmp_path / "run"), address=address) as run:
         for row in run.train():
