@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
 from seed_rl.envs.checks import Checked, sentences_of
-from seed_rl.envs.vector.pool import INSTALL, make_pool
+from seed_rl.envs.vector.pool import INSTALL, EnvPoolVectorEnv
 from seed_rl.envs.vector.rendering import make_watchable
 from seed_rl.envs.vector.workers import WorkersVectorEnv
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
@@ -97,12 +97,13 @@ class Gym(EnvConfig):
         return make_watchable(self.make, 1, self.id)
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
+        self.check_packages()
         options = json.loads(self.options) | more_options
-        env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
+        make = functools.partial(EnvPoolVectorEnv, self.id) if self.envpool else self._make_gymnasium
+        env = make(num_envs, options)
         return FlatVectorEnv(env, self.keys, self.frame_size, self.grayscale, name=self.id)
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
-        self.check_packages()
         if self.vectorization == "vector_entry_point":
             with sentences_of(self.id):
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode="vector_entry_point", **options)

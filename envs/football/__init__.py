@@ -8,10 +8,11 @@ from gymnasium.vector import VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
 from seed_rl.envs.football.maps import NUM_ACTIONS, PackedMaps, RepeatedActions, newest_in_colours
-from seed_rl.envs.vector import pool
 from seed_rl.envs.vector.games import GamesVectorEnv
+from seed_rl.envs.vector.pool import INSTALL, EnvPoolVectorEnv
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.system.files import explaining
 
 SCENARIOS = (
     *("11_vs_11_competition", "11_vs_11_easy_stochastic", "11_vs_11_hard_stochastic", "11_vs_11_kaggle"),
@@ -63,7 +64,7 @@ class Football(EnvConfig):
 
     @property
     def packages(self) -> dict[str, str]:
-        return {"envpool": pool.INSTALL} if self.backend == "envpool" else {"gfootball": _INSTALL}
+        return {"envpool": INSTALL} if self.backend == "envpool" else {"gfootball": _INSTALL}
 
     @property
     def action_repeat(self) -> int:
@@ -92,14 +93,13 @@ class Football(EnvConfig):
 
     def make(self, num_envs: int) -> VectorEnv:
         self.check_rows("the number of environments", num_envs)
+        self.check_packages()
         repeats = self.num_action_repeats
         if self.backend == "envpool":
-            maps = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
+            maps = EnvPoolVectorEnv(f"gfootball/{self.scenario}-v1", num_envs, {})
             env: VectorEnv = PackedMaps(maps, "checkpoints" in self.rewards, ends_late=repeats > 1)
         else:
-            try:
+            with explaining(CannotBuild, f"gfootball can't be loaded ({_INSTALL})", ImportError):
                 from seed_rl.envs.football.engine import FootballGame
-            except ImportError as error:
-                raise CannotBuild(f"the gfootball package can't be used here ({error}): {_INSTALL}") from error
             env = GamesVectorEnv([FootballGame(self) for _ in range(num_envs // self.players)])
         return env if repeats == 1 else RepeatedActions(env, repeats)

@@ -1,8 +1,7 @@
 """EnvPool's environments, which are native code stepped by native threads."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,32 +14,26 @@ _OF_THE_POOL = ("elapsed_step", "env_id", "players")  # what `info` says about n
 INSTALL = "pip install envpool"
 
 
-def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:
-    """Build environments of EnvPool by their name, or raise CannotBuild."""
-    try:
-        import envpool
-    except ImportError as error:
-        raise CannotBuild(f"EnvPool is not installed here: {INSTALL}") from error
-    if name not in envpool.list_all_envs():
-        raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() lists them")
-    with explaining(CannotBuild, f"{name} can't be made by EnvPool", ImportError, TypeError, ValueError, RuntimeError):
-        return EnvPoolVectorEnv(
-            lambda seed: envpool.make_gymnasium(name, num_envs=num_envs, seed=seed, **options), num_envs
-        )
-
-
 class EnvPoolVectorEnv(UniformVectorEnv):
-    """An EnvPool with NEXT_STEP autoreset. `make(seed)` builds another one for each reset with a seed."""
+    """An EnvPool with NEXT_STEP autoreset; a reset with a seed builds another one."""
 
-    def __init__(self, make: Callable[[int], Any], num_envs: int):
-        self._make, self._pool = make, make(0)
+    def __init__(self, name: str, num_envs: int, options: Mapping[str, Any]):
+        """Build environments of EnvPool, which is installed, by their name, or raise CannotBuild."""
+        import envpool
+
+        if name not in envpool.list_all_envs():
+            raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() lists them")
+        self._make = functools.partial(envpool.make_gymnasium, name, num_envs=num_envs, **options)
+        known = ImportError, TypeError, ValueError, RuntimeError
+        with explaining(CannotBuild, f"{name} can't be made by EnvPool", *known):
+            self._pool = self._make(seed=0)
         spaces = self._pool.observation_space, self._pool.action_space
         super().__init__(num_envs, *spaces, AutoresetMode.NEXT_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None:
             self._pool.close()
-            self._pool = self._make(int(seed))
+            self._pool = self._make(seed=int(seed))
         return self._pool.reset()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

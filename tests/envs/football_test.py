@@ -11,7 +11,7 @@ from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.football import SCENARIOS, Football
 from seed_rl.envs.football.engine import FootballGame
 from seed_rl.envs.football.maps import LAYERS, STACK, CheckpointRewards, PackedMaps, first_map
-from seed_rl.envs.vector.pool import make_pool
+from seed_rl.envs.vector.pool import EnvPoolVectorEnv
 
 DRILL = "academy_empty_goal_close"
 
@@ -31,7 +31,7 @@ def test_both_packages_have_the_scenarios():
 @pytest.mark.parametrize("scenario", [DRILL, "11_vs_11_easy_stochastic"])
 def test_both_backends_play_the_same_match(scenario):
     """Maps, rewards for goals and ends. Not compared: who has the ball, of which EnvPool only reports the team."""
-    pool = make_pool(f"gfootball/{scenario}-v1", 1, {})
+    pool = EnvPoolVectorEnv(f"gfootball/{scenario}-v1", 1, {})
     engine_seed = int(pool.reset(seed=5)[1]["engine_seed"][0])
     env, engine = PackedMaps(pool, checkpoints=False), FootballGame(Football(scenario))
     (observation,), (expected,) = env.reset(seed=5)[0], engine.reset(engine_seed)
