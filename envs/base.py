@@ -189,14 +189,9 @@ def autoreset_mode(env: VectorEnv, name: str = "a vector environment") -> Autore
 
 
 def spec_of(env: VectorEnv) -> EnvSpec:
-    """The spec of a single environment in a vector environment; raises the errors of `spec_of_spaces`."""
-    return spec_of_spaces(env.single_observation_space, env.single_action_space)
-
-
-def spec_of_spaces(observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> EnvSpec:
-    """The spec of an environment with these spaces, or CannotBuild, with the kinds that can be sent over the wire."""
+    """The spec of a single environment in a vector environment; raises CannotBuild if its spaces can't be sent."""
     try:
-        return EnvSpec(observation_spec(observation), action_spec(action))
+        return EnvSpec(observation_spec(env.single_observation_space), action_spec(env.single_action_space))
     except ValueError as error:
         raise CannotBuild(str(error)) from error
 

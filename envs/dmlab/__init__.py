@@ -15,9 +15,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
+from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.envs.dmlab.env import CONTROLS, MAX_WORDS, VOCABULARY, DMLabEnv
 from seed_rl.envs.references import read_references
+from seed_rl.envs.spaces import action_spec, observation_spec
 from seed_rl.envs.vector.workers import WorkersVectorEnv
 from seed_rl.settings import Count, OneOf, Place, Within
 from seed_rl.specs import EnvSpec
@@ -117,10 +118,9 @@ class DMLab(EnvConfig):
         return self.name.rpartition("/")[2].startswith("language_")
 
     @property
-    def actions(self) -> list[tuple[int, ...]]:
-        """The raw action that each discrete action stands for."""
-        flat, n = self.action_set or DEFAULT_ACTIONS, len(CONTROLS)
-        return [flat[i : i + n] for i in range(0, len(flat), n)]
+    def actions(self) -> np.ndarray:
+        """The raw action that each discrete action stands for, intc [N, 7]."""
+        return np.array(self.action_set or DEFAULT_ACTIONS, np.intc).reshape(-1, len(CONTROLS))
 
     @property
     def action_repeat(self) -> int:
@@ -135,7 +135,8 @@ class DMLab(EnvConfig):
         return observation, spaces.Discrete(len(self.actions))
 
     def spec(self) -> EnvSpec:
-        return spec_of_spaces(*self.env_spaces)
+        observation, action = self.env_spaces
+        return EnvSpec(observation_spec(observation), action_spec(action))
 
     def human_normalised(self, mean_return: float) -> float | None:
         reference = REFERENCES.get(TEST_TWINS.get(self.name, self.name))

@@ -1,7 +1,6 @@
 """One level of DeepMind Lab as a Gymnasium environment."""
 
 import os
-import shutil
 import string
 import tempfile
 import zlib
@@ -48,17 +47,16 @@ class DMLabEnv(gymnasium.Env):
     def __init__(self, config: Any):  # DMLab, which imports this module
         self.observation_space, self.action_space = config.env_spaces
         self._config = config
-        self._actions = np.array(config.actions, np.intc)
+        self._actions = config.actions
         self._observation: Any = None
-        self._folder = ""
+        self._folder = tempfile.TemporaryDirectory(prefix="dmlab_temp_folder_", ignore_cleanup_errors=True)
         self._lab: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; the first time, start the simulator, or raise CannotBuild with its reason."""
         super().reset(seed=None if seed is None else int(seed))
         if self._lab is None:
-            self._folder = self._folder or tempfile.mkdtemp(prefix="dmlab_temp_folder_")  # removed by `close`
-            self._lab = _start(self._config, self._folder)
+            self._lab = _start(self._config, self._folder.name)
         # A Python integer below 2^31: the simulator rejects NumPy integers and truncates larger ones.
         episode_seed = int(self.np_random.integers(2**31)) if seed is None else int(seed) % 2**31
         self._lab.reset(seed=episode_seed)
@@ -79,8 +77,7 @@ class DMLabEnv(gymnasium.Env):
         lab, self._lab = self._lab, None
         if lab is not None:
             lab.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = ""
+        self._folder.cleanup()
 
 
 def _start(config: Any, folder: str) -> Any:
