@@ -55,8 +55,8 @@ def probe_spec(config: EnvConfig) -> EnvSpec:
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
         spec = base.spec_of(env)
         list(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS))
-    frames = [part for _, part in spec.observation_tensors() if part.dtype == "uint8" and len(part.shape) == 3]
-    if any(part.nbytes > LARGE_FRAME for part in frames) and hasattr(config, "frame_size"):
+    is_large = any(part.kind == "frame" and part.nbytes > LARGE_FRAME for _, part in spec.observation_tensors())
+    if is_large and hasattr(config, "frame_size"):
         setting = f"{type(config).__name__}.frame_size = 84"
         _log.warning("%s has large frames, slow to send and to learn from; %s shrinks them", config.title, setting)
     return spec

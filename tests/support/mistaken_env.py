@@ -55,7 +55,6 @@ class Mistaken(gymnasium.Env):
         self.observation_space = SPACES.get(space, BOX)
         self.render_mode = render_mode
         self._mistakes = mistakes
-        self._or("make", None)
 
     def _or(self, place, fine):
         return VALUES[self._mistakes[place]]() if place in self._mistakes else fine
@@ -68,10 +67,10 @@ class Mistaken(gymnasium.Env):
     def step(self, action):
         self._steps += 1
         info = {"of another shape each time": np.zeros(self._steps)}
-        outputs = self._or("observation", FINE), self._or("reward", 1.0), self._steps == 10, False, info
+        observation, reward = self._or("observation", FINE), self._or("reward", 1.0)
         if self._steps == 3 and self.np_random_seed % 2 == 0:
-            outputs = (self._or("third observation", outputs[0]), self._or("third reward", 1.0), *outputs[2:])
-        return self._or("step", outputs)
+            observation, reward = self._or("third observation", observation), self._or("third reward", reward)
+        return observation, reward, self._steps == 10, False, info
 
     def render(self):
         return self._or("render", None)
