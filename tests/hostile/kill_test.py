@@ -11,13 +11,14 @@ from tests.support.counting import Counting
 MINUTES = float(os.environ.get("SEED_RL_KILL_MINUTES", "2"))
 EVERY_SECONDS = 20.0
 GIN = """
-import tests.support.checking_agent
+import tests.support.counting_agent
 import tests.support.counting
 Experiment.env = @Counting()
-Experiment.agent = @CheckingAgentConfig()
+Experiment.agent = @CountingAgentConfig()
 Experiment.batch_size = 4
 Experiment.total_frames = 1_000_000_000
-CheckingAgentConfig.overlap = 3
+CountingAgentConfig.overlap = 3
+CountingAgentConfig.checks = True
 Actors.num_actors = 3
 Actors.groups_per_actor = 2
 Actors.envs_per_group = 3

@@ -25,6 +25,8 @@ class CountingAgentConfig(AgentConfig):
 
     unroll_length: int = 4
     overlap: Count = 1
+    checks: bool = False
+    """End the learner if an unroll isn't exactly a piece of one environment's run."""
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> CountingAgent:
         return CountingAgent(self, env_spec)
@@ -43,6 +45,7 @@ class CountingAgent(Agent):
         self.env_spec = env_spec
         self.unroll_length = config.unroll_length
         self.overlap = config.overlap
+        self._checks = config.checks
         self._weight = keras.Variable(0.0, dtype="float32", name="weight")
 
     @property
@@ -69,7 +72,10 @@ class CountingAgent(Agent):
         return ActOutput(action_of(env_output.observation), state, state)
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
-        return LossOutput({"model": self._weight.value}, {"loss/total": self._weight.value})
+        held = relations(unroll) if self._checks else {}
+        checks = [tf.debugging.Assert(tf.reduce_all(holds), [name]) for name, holds in held.items()]
+        with tf.control_dependencies(checks):
+            return LossOutput({"model": self._weight.value}, {"loss/total": self._weight.value})
 
 
 def action_of(observation: Any) -> Any:
