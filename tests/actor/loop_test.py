@@ -6,6 +6,7 @@ import re
 import statistics
 import sys
 import threading
+import time
 import traceback
 import types
 
@@ -14,6 +15,7 @@ import pytest
 
 from seed_rl.actor import loop
 from seed_rl.actor.loop import Actor, growing_delays
+from seed_rl.actor.watch import Watch
 from seed_rl.envs import registry
 from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
@@ -114,25 +116,35 @@ def test_an_error_before_the_first_step_ends_the_actor_too(env, kind, word, monk
 
 
 def test_a_group_that_hangs_is_named_again_and_again(monkeypatch, caplog):
-    released, named = threading.Event(), threading.Semaphore(0)
+    released, named = threading.Event(), []
 
     class Stuck(CountingVectorEnv):
         def step(self, actions):
             if self._counters[0, 0] % 2:
-                released.wait()
+                assert released.wait(within(60))
             return super().step(actions)
 
-    monkeypatch.setattr(counting, "CountingVectorEnv", Stuck)
-    actor = Actor(Client, name="actor 7", hang_timeout=0.2, on_hang=lambda sentence: named.release())
-    try:
-        with running(actor):
-            assert named.acquire(timeout=within(30))
-            assert named.acquire(timeout=within(30))
+    def on_hang(sentence):
+        named.append(sentence)
+        if len(named) == 2:
             released.set()
-    finally:
-        released.set()
+
+    monkeypatch.setattr(counting, "CountingVectorEnv", Stuck)
+    with running(Actor(Client, name="actor 7", hang_timeout=0.2, on_hang=on_hang)):
+        assert released.wait(within(60))
     sentence = "actor 7: a group of environments has not returned from step for "
     assert caplog.text.count(sentence) >= 2
+    assert all(each.startswith(sentence) for each in named)
+
+
+def test_a_call_of_many_looks_is_not_named_before_the_limit():
+    sentences = []
+    watch = Watch("", within(2), sentences.append)
+    watch.start()
+    for what in ("step", "reset"):
+        watch.call(what, time.sleep, 1.0)
+    watch.stop()
+    assert sentences == []
 
 
 def test_a_refusal_ends_the_actor():
@@ -165,13 +177,6 @@ def running(actor):
         actor.stop()
         run.join(within(30))
     assert not run.is_alive()
-
-
-def test_an_actors_own_sizes_win_over_the_learners():
-    client = Client()
-    with running(Actor(lambda: client, num_groups=3, envs_per_group=2)):
-        assert client.stepped.wait(within(30))
-    assert client.joined[0][1] == [2, 2, 2]
 
 
 def test_groups_that_evaluate_get_environments_of_their_own_and_keep_them_when_joining_again(monkeypatch):
@@ -213,12 +218,12 @@ def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environmen
 def test_a_run_that_is_over_ends_the_actor_even_if_only_its_second_group_hears_of_it():
     client = Client()
     client.is_over = True
-    with running(Actor(lambda: client)) as run:
+    with running(Actor(lambda: client, run_id="mine", num_groups=3, envs_per_group=2)) as run:
         assert client.stepped.wait(within(30))
         client.close()
         run.join(within(30))
         assert not run.is_alive()
-    assert len(client.joined) == 1
+    assert client.joined == [("mine", [2, 2, 2])], "once, with its own name and sizes"
 
 
 def test_delays_double_up_to_the_cap_and_are_jittered():

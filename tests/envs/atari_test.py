@@ -7,18 +7,6 @@ from seed_rl.envs.atari import Atari
 from seed_rl.envs.base import random_actions
 
 
-@pytest.mark.parametrize(("grayscale", "channels", "actions"), [(True, 1, 6), (False, 3, 18)])
-def test_observations_are_single_frames(make, grayscale, channels, actions):
-    config = Atari(game="pong", grayscale=grayscale, full_action_set=not grayscale)
-    assert str(config.spec()) == f"observation uint8[84, 84, {channels}]; action Discrete({actions})"
-    observation, _ = make(config, 2).reset(seed=0)
-    assert (observation.shape, observation.dtype) == ((2, 84, 84, channels), np.uint8)
-    assert observation.flags.c_contiguous
-    assert observation.std() > 5
-    means = observation.mean(axis=(0, 1, 2))
-    assert len(set(means.round().tolist())) == channels, "Pong's field is brown"
-
-
 def test_a_life_may_be_an_episode_and_the_game_continues_after_it():
     config = Atari(game="breakout", terminal_on_life_loss=True, fire_on_reset=True, max_noops=0)
     env, rng = config.make(1), np.random.default_rng(0)

@@ -15,39 +15,26 @@ from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec
 from tests.support.registered_envs import Masked
 
-MODULE = "tests.support.registered_envs"
-ID = f"{MODULE}:Masked-v0"
+ID = "tests.support.registered_envs:Masked-v0"
 
 
-def masked(**options):
-    return Gym(ID, options=json.dumps(options))
+def masked(keys=(), **options):
+    return Gym(ID, options=json.dumps(options), keys=keys)
 
 
-def elsewhere(**options):
-    return Gym(f"{MODULE}:MaskedElsewhere-v0", options=json.dumps(options))
-
-
+@pytest.mark.parametrize("where", ["observation", "info", "info before ends", "method"])
 @pytest.mark.parametrize("levers", ["choices", "from three"])
-def test_the_mask_in_an_observation_is_packed(levers):
-    config = masked(levers=levers)
+def test_a_mask_is_packed_wherever_it_comes_from(where, levers):
+    config = masked(where=where, levers=levers)
     spec = config.spec()
-    assert [name for name, _ in spec.network_inputs()] == ["board"]
+    assert [name for name, _ in spec.network_inputs()] == ["board" if where == "observation" else "observation"]
     assert dict(spec.observation_tensors())[LEGAL_ACTIONS] == ArraySpec((1,), "uint8")
     check_suite(config, steps=20)  # an illegal action fails
 
 
-@pytest.mark.parametrize("where", ["info", "info before ends", "method"])
-@pytest.mark.parametrize("levers", ["choices", "from three"])
-def test_a_mask_in_info_or_by_a_method_is_taken_as_it_is(where, levers):
-    config = elsewhere(where=where, levers=levers)
-    assert [name for name, _ in config.spec().network_inputs()] == ["observation"]
-    check_suite(config, steps=20)  # an illegal action fails
-
-
 def test_a_mask_is_taken_for_choices_only_and_keys_drop_it():
-    assert not elsewhere(levers="vector").spec().has_mask
-    options = '{"levers": "from three"}'
-    assert not Gym(f"{MODULE}:MaskedElsewhere-v0", options=options, keys=("-action_mask",)).spec().has_mask
+    assert not masked(where="info", levers="vector").spec().has_mask
+    assert not masked(where="info", levers="from three", keys=("-action_mask",)).spec().has_mask
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
@@ -68,10 +55,10 @@ def test_an_episode_may_end_without_a_legal_action(mode):
     [
         (masked(allows="none"), EnvironmentFailed, "environment 0 of 2: action_mask has no 1"),
         (masked(allows="first"), EnvironmentFailed, "environment 0 of 2: action_mask has no 1"),
-        (elsewhere(where="first info"), EnvironmentFailed, "in every step"),
+        (masked(where="first info"), EnvironmentFailed, "in every step"),
         (masked(levers="vector"), CannotBuild, r"keys = \('-action_mask',"),
     ],
 )
 def test_what_is_wrong_is_said(config, kind, sentence):
-    with pytest.raises(kind, match=f"{MODULE}:Masked.*{sentence}"), closing(config.make(2)) as env:
+    with pytest.raises(kind, match=f"{ID}.*{sentence}"), closing(config.make(2)) as env:
         env.reset(seed=1)

@@ -5,7 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from seed_rl.envs.base import CannotBuild, random_actions
+from seed_rl.envs.base import random_actions
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.football.maps import newest_in_colours
 from seed_rl.envs.gym import Gym
@@ -49,8 +49,3 @@ def test_football_shows_its_last_map_in_colours():
     stacked[1] = [1 << 15 | 1 << 12, 0b1111 << 12, 0b1111]  # the active player, all, and of the oldest map
     left, right, ball, active, grass = (240, 200, 40), (220, 60, 50), (255, 255, 255), (70, 150, 255), (32, 96, 48)
     np.testing.assert_array_equal(newest_in_colours(stacked), [[left, right, ball], [active, ball, grass]])
-
-
-def test_an_environment_without_anything_to_draw_cannot_be_filmed():
-    with pytest.raises(CannotBuild, match="nothing to draw"):
-        Gym("tests.support.registered_envs:Counted-v0").watch()

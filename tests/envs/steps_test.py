@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from seed_rl.envs.vector.steps import Steps
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
@@ -42,6 +42,12 @@ def walks(space=KEY, mode=AutoresetMode.SAME_STEP):
     return SyncVectorEnv(makers, autoreset_mode=mode)
 
 
+def changed(env, change):
+    """Environments whose results of a step are changed."""
+    env.step = lambda actions, step=env.step: change(*step(actions))
+    return env
+
+
 def rows(output):
     """Reward, done, last, episode and step of each environment in an output."""
     at = output.observation["at"] if isinstance(output.observation, dict) else output.observation
@@ -71,27 +77,14 @@ def test_a_truncated_episode_has_a_step_more_with_its_last_observation(space):
 
 
 def test_an_episode_that_is_terminated_and_truncated_is_terminated():
-    env = walks(KEY["at"])
-    env.step = lambda actions, step=env.step: _terminated_as_well(*step(actions))
-    steps = Steps(env, shows_last=True)
+    as_well = lambda seen, reward, ended, cut, info: (seen, reward, ended | cut, cut, info)  # noqa: E731
+    steps = Steps(changed(walks(KEY["at"]), as_well), shows_last=True)
     steps.reset(seed=1)
     assert rows(steps.step(np.array([1, 2, 3]))) == [(1, 1, 0, 1, 0), (2, 0, 0, 0, 1), (3, 0, 0, 0, 1)]
 
 
-def _terminated_as_well(observation, reward, terminated, truncated, info):
-    return observation, reward, terminated | truncated, truncated, info
-
-
-class Silent(VectorWrapper):
-    """Gives no last observations."""
-
-    def step(self, actions):
-        *rest, _ = self.env.step(actions)
-        return *rest, {}
-
-
 def test_without_its_last_observation_an_environment_is_where_it_was_before():
-    steps = Steps(Silent(walks(KEY["at"])), shows_last=True)
+    steps = Steps(changed(walks(KEY["at"]), lambda *results: (*results[:4], {})), shows_last=True)
     outputs = [steps.reset(seed=1), *(steps.step(np.array(actions)) for actions in ACTIONS)]
     seen = [[(*row[:4], row[4] - row[2]) for row in expected] for expected in EXPECTED]
     assert [rows(output) for output in outputs] == seen

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from seed_rl.envs import registry
 from seed_rl.envs.atari import ATARI_57, Atari, games
-from seed_rl.envs.base import CannotBuild, spec_of_spaces
+from seed_rl.envs.base import CannotBuild, UniformVectorEnv, spec_of
 from seed_rl.envs.catch import Catch, CatchVectorEnv
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.dmlab import REFERENCES, TEST_TWINS, DMLab
@@ -45,8 +45,16 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
         (Catch(), 60, "observation uint8[10, 5, 1]; action Discrete(3)"),
         (Memory(), 60, None),
         (Memory(num_cues=2, delay=1), 60, None),
-        (Atari("breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2), 25, None),
-        (Atari("pong", max_episode_frames=80, resize="linear", blank_probability=0.5), 25, None),
+        (
+            Atari("breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2),
+            25,
+            "observation uint8[84, 84, 1]; action Discrete(18)",
+        ),
+        (
+            Atari("pong", max_episode_frames=80, resize="linear", blank_probability=0.5, grayscale=False),
+            25,
+            "observation uint8[84, 84, 3]; action Discrete(6)",
+        ),
         (Gym("CartPole-v1", vectorization="vector_entry_point"), 80, None),
         (echo("nested", "table of choices"), 20, None),
         (pooled("CartPole-v1", vectorization="async"), 80, "observation float32[4]; action Discrete(2)"),
@@ -144,8 +152,8 @@ def zoo(players=3, options="{}", **settings):
         (Gym("Pendulum-v1", vectorization="vector_entry_point"), "vector entry point"),
         (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "'wheels'"),
         (Gym("FrozenLake-v1", options='{"map_name": "3x3"}'), "KeyError: '3x3' .frozen_lake.py"),
-        (Gym(f"{OWN}:Five-v0"), "vector version alone"),
-        (Gym(f"{OWN}:Five-v0", vectorization="vector_entry_point"), "autoreset mode None"),
+        (Gym(f"{OWN}:Undeclared-v0"), "vector version alone"),
+        (Gym(f"{OWN}:Undeclared-v0", vectorization="vector_entry_point"), "autoreset mode None"),
         (pooled("Nope-v1"), "list_all_envs"),
         (pooled("CartPole-v1", '{"wheels": 4}'), "'wheels'"),
         (PettingZoo(), r"players in .* \(2\), got 3"),
@@ -165,11 +173,10 @@ def test_environments_that_cannot_be_made(config, word):
 
 
 def test_a_package_that_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "envpool", None)
-    monkeypatch.delitem(sys.modules, "deepmind_lab", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for config in (pooled("CartPole-v1"), DMLab()):
-        with pytest.raises(CannotBuild, match="not installed here"):
+    for package, config in (("envpool", pooled("CartPole-v1")), ("gfootball", Football()), ("deepmind_lab", DMLab())):
+        monkeypatch.delitem(sys.modules, package, raising=False)
+        with pytest.raises(CannotBuild, match=f"needs {package}, which is not installed here"):
             config.make(1)
 
 
@@ -186,7 +193,7 @@ def test_a_package_that_is_not_installed(monkeypatch):
 )
 def test_spaces_that_cannot_be_sent(observation, action, word):
     with pytest.raises(CannotBuild, match=word):
-        spec_of_spaces(observation, action)
+        spec_of(UniformVectorEnv(1, observation, action))
 
 
 # Scores.

@@ -8,16 +8,15 @@ from pettingzoo import ParallelEnv
 class Leaving(ParallelEnv):
     """Agent i leaves after i + 1 steps.
 
-    Agents observe 1 + their index, the step, and their last action, which is also their reward; under another name,
-    they observe the step once more.
+    Agents observe 1 + their index, the step, and their last action, which is also their reward, in the array of the
+    observation before; under another name, they observe the step once more.
     """
 
     possible_agents = ("runner_0", "runner_1", "sitter_0")
 
-    def __init__(self, unequal=False, truncated=("sitter_0",), also=None, reuses=False):
-        """`reuses`: observations are written into the arrays of those before."""
+    def __init__(self, unequal=False, truncated=("sitter_0",), also=None):
         self._unequal, self._truncated, self._also = unequal, truncated, also
-        self._arrays = {agent: np.zeros(3, np.float32) for agent in self.possible_agents} if reuses else {}
+        self._seen = {agent: np.zeros(3, np.float32) for agent in self.possible_agents}
 
     def observation_space(self, agent):
         own = spaces.Box(0, 9, (4 if self._unequal and agent == "sitter_0" else 3,), np.float32)
@@ -42,15 +41,12 @@ class Leaving(ParallelEnv):
         return observations, rewards, terminations, truncations, {}
 
     def _results(self, actions):
-        index = self.possible_agents.index
-        observations = {a: np.array([1 + index(a), self._steps, last], np.float32) for a, last in actions.items()}
-        for agent in observations if self._arrays else ():
-            self._arrays[agent][:] = observations[agent]
-            observations[agent] = self._arrays[agent]
+        for agent, last in actions.items():
+            self._seen[agent][:] = 1 + self.possible_agents.index(agent), self._steps, last
         if self._also:
             step = np.array([self._steps], np.float32)
-            observations = {agent: {"observation": own, self._also: step} for agent, own in observations.items()}
-        return observations
+            return {agent: {"observation": self._seen[agent], self._also: step} for agent in actions}
+        return {agent: self._seen[agent] for agent in actions}
 
 
 def parallel_env(**options):

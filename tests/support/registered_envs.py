@@ -7,8 +7,7 @@ import threading
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 
 class Counted(gymnasium.Env):
@@ -154,26 +153,32 @@ class Workshop(gymnasium.Env):
 class Masked(gymnasium.Env):
     """Allows each value of its choices, or the first of these, half of the time, and fails if another is taken.
 
-    One episode in two is terminated, the others are truncated; the last action mask is zero.
+    One episode in two is terminated, the others are truncated; the last action mask is zero. Masks are a part of the
+    observation, or in `info`, also at ends, only before them or only once, or come by a method.
     """
 
-    def __init__(self, levers="choices", allows="some"):
+    def __init__(self, levers="choices", allows="some", where="observation"):
         self.action_space = LEVERS[levers]
-        self._allows = allows
+        self._allows, self._where = allows, where
         self._sizes = getattr(self.action_space, "nvec", [getattr(self.action_space, "n", 1)])
         parts = [spaces.Box(0, 1, (int(n),), np.int8) for n in self._sizes]
         mask = spaces.Tuple(parts) if len(parts) > 1 else parts[0]
-        self.observation_space = spaces.Dict({"board": spaces.Discrete(3), "action_mask": mask})
+        self.observation_space = spaces.Discrete(3)
+        if where == "observation":
+            self.observation_space = spaces.Dict({"board": spaces.Discrete(3), "action_mask": mask})
+        if where == "method":
+            self.action_masks = lambda: np.concatenate(self._mask)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        return self._observe(False), {}
+        return self._observe(False)
 
     def step(self, action):
         for chosen, allowed, start in zip(np.atleast_1d(action), self._mask, self._starts(), strict=True):
             assert allowed[chosen - start], f"{action} is illegal"
         ends, even = self.np_random.random() < 0.25, self.np_random.random() < 0.5
-        return self._observe(ends), 1.0, bool(ends and even), bool(ends and not even), {}
+        observation, info = self._observe(ends)
+        return observation, 1.0, bool(ends and even), bool(ends and not even), info
 
     def _starts(self):
         return np.atleast_1d(self.action_space.start)
@@ -184,72 +189,13 @@ class Masked(gymnasium.Env):
             allowed[self.np_random.integers(len(allowed))] = True
             allowed &= not ends and (self._allows == "some" or (self._allows == "first" and number == 0))
         mask = tuple(each.astype(np.int8) for each in self._mask)
-        return {"board": self.np_random.integers(3), "action_mask": mask if len(mask) > 1 else mask[0]}
-
-
-class MaskedElsewhere(Masked):
-    """Has the same masks in `info`, also at ends, only before them or only once, or by a method."""
-
-    def __init__(self, where="info", **options):
-        super().__init__(**options)
-        self.observation_space = self.observation_space["board"]
-        self._where = where
-        if where == "method":
-            self.action_masks = lambda: np.concatenate(self._mask)
-
-    def reset(self, *, seed=None, options=None):
-        return self._apart(super().reset(seed=seed)[0], False)
-
-    def step(self, action):
-        observation, reward, *ends, _ = super().step(action)
-        observation, info = self._apart(observation, any(ends))
-        return observation, reward, *ends, info
-
-    def _apart(self, observation, ends):
-        given = self._where == "info" or (self._where == "info before ends" and not ends)
+        given, board = {"action_mask": mask if len(mask) > 1 else mask[0]}, self.np_random.integers(3)
+        if self._where == "observation":
+            return {"board": board} | given, {}
+        is_there = self._where in ("info", "first info") or (self._where == "info before ends" and not ends)
         if self._where == "first info":
-            given, self._where = True, "nowhere"
-        return observation["board"], {"action_mask": observation["action_mask"]} if given else {}
-
-
-def bare():
-    """An environment that says nothing about itself."""
-    env = Counted()
-    env.metadata = None
-    return env
-
-
-def many(num_envs, mode):
-    """A vector environment with its own entry point."""
-    return SyncVectorEnv([Counted] * num_envs, autoreset_mode=mode)
-
-
-class Five(VectorEnv):
-    """Episodes of five steps, the last with a reward of 1; it doesn't say that it begins the next one at once."""
-
-    def __init__(self, num_envs):
-        self.num_envs, self.metadata = num_envs, {}
-        self.single_observation_space, self.single_action_space = spaces.Box(0, 4, (1,)), spaces.Discrete(2)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-
-    def reset(self, *, seed=None, options=None):
-        self._n = np.zeros(self.num_envs, int)
-        return self._n[:, np.newaxis].astype(np.float32), {}
-
-    def step(self, actions):
-        self._n += 1
-        done = self._n >= 5
-        self._n[done] = 0
-        return self._n[:, np.newaxis].astype(np.float32), done, done, np.zeros(self.num_envs, bool), {}
-
-
-for made in Counted, Echo, Masked, MaskedElsewhere, Workshop:
-    gymnasium.register(f"{made.__name__}-v0", made)
-gymnasium.register("CountedBare-v0", bare)
-gymnasium.register("Five-v0", vector_entry_point=Five)
-for name, mode in {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP}.items():
-    gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))
+            self._where = "nowhere"
+        return board, given if is_there else {}
 
 
 class Hanging(Counted):
@@ -277,4 +223,28 @@ class Hanging(Counted):
             threading.Event().wait()
 
 
-gymnasium.register("Hanging-v0", Hanging)
+def bare():
+    """An environment that says nothing about itself."""
+    env = Counted()
+    env.metadata = None
+    return env
+
+
+def many(num_envs, mode):
+    """A vector environment with its own entry point."""
+    return SyncVectorEnv([Counted] * num_envs, autoreset_mode=mode)
+
+
+def undeclared(num_envs):
+    """A vector environment that doesn't say that it begins the next episode at once."""
+    env = many(num_envs, AutoresetMode.SAME_STEP)
+    env.metadata = {}
+    return env
+
+
+for made in Counted, Echo, Hanging, Masked, Workshop:
+    gymnasium.register(f"{made.__name__}-v0", made)
+gymnasium.register("CountedBare-v0", bare)
+gymnasium.register("Undeclared-v0", vector_entry_point=undeclared)
+for name, mode in {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP}.items():
+    gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))
