@@ -51,10 +51,6 @@ NOT_QUICK = (
 """Folders and modules that `--quick` leaves out: they start processes, or need the football engine."""
 
 
-ONLY_HOSTILE = ("hostile/kill_test.py",)
-"""Attacks that take minutes."""
-
-
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="unit tests only")
     parser.addoption("--hostile", action="store_true", help="only the attacks, in full")
@@ -75,7 +71,7 @@ def pytest_ignore_collect(collection_path, config):
         return True
     if config.getoption("accelerators") and collection_path.is_file() and name != "benchmarks/compile_for_test.py":
         return True
-    if name in ONLY_HOSTILE and not config.getoption("hostile"):
+    if name == "hostile/kill_test.py" and not config.getoption("hostile"):  # it takes minutes
         return True
     return True if config.getoption("quick") and name in NOT_QUICK else None
 

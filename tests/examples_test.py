@@ -103,8 +103,6 @@ def test_a_network_of_two_inputs_takes_a_file_of_sixty_lines(example):
 
     for name, tensor in unroll.env_output.observation.items():
         assert np.any(policy(**{name: tf.zeros_like(tensor)}) != policy()), f"{name} counts"
-    update = TrainStep(agent, experiment.optimizer)(unroll, 0.0, np.ones(4))
-    assert update.metrics["gradient_norm"] > 0
 
 
 def test_a_sampler_of_ones_own_draws_by_rank(example):

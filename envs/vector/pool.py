@@ -1,6 +1,5 @@
 """EnvPool's environments, which are native code stepped by native threads."""
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,17 +22,17 @@ class EnvPoolVectorEnv(UniformVectorEnv):
 
         if name not in envpool.list_all_envs():
             raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() lists them")
-        self._make = functools.partial(envpool.make_gymnasium, name, num_envs=num_envs, **options)
+        self._make = lambda seed: envpool.make_gymnasium(name, num_envs=num_envs, seed=seed, **options)
         known = ImportError, TypeError, ValueError, RuntimeError
         with explaining(CannotBuild, f"{name} can't be made by EnvPool", *known):
-            self._pool = self._make(seed=0)
+            self._pool = self._make(0)
         spaces = self._pool.observation_space, self._pool.action_space
         super().__init__(num_envs, *spaces, AutoresetMode.NEXT_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None:
             self._pool.close()
-            self._pool = self._make(seed=int(seed))
+            self._pool = self._make(int(seed))
         return self._pool.reset()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

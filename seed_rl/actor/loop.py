@@ -142,7 +142,7 @@ class Actor:
         for module in config.modules:  # the learner isn't trusted to run code here
             if not registry.may_import(module):
                 asked = f"the learner asks for an environment from module {module!r}, which this actor may not import"
-                raise registry.CannotBuild(f"{asked}; --import_module={module} permits it")
+                raise base.CannotBuild(f"{asked}; --import_module={module} permits it")
         return functools.partial(self._call_env, "make", config.make, size)
 
     def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:

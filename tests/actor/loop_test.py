@@ -16,8 +16,7 @@ import pytest
 from seed_rl.actor import loop
 from seed_rl.actor.loop import Actor, growing_delays
 from seed_rl.actor.watch import Watch
-from seed_rl.envs import registry
-from seed_rl.envs.base import EnvironmentFailed
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
 from seed_rl.transport.client import Disconnected, Rejected, RunOver
 from tests.support import counting
@@ -104,9 +103,9 @@ def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in
 @pytest.mark.parametrize(
     ("env", "kind", "word"),
     [
-        (Unmakable, registry.CannotBuild, "make: KeyError: 'assets'"),  # ends the run
+        (Unmakable, CannotBuild, "make: KeyError: 'assets'"),  # ends the run
         (Unresettable, EnvironmentFailed, "reset: IndexError: out of range"),
-        (Undeclared, registry.CannotBuild, "autoreset mode None"),
+        (Undeclared, CannotBuild, "autoreset mode None"),
     ],
 )
 def test_an_error_before_the_first_step_ends_the_actor_too(env, kind, word, monkeypatch):
@@ -158,11 +157,11 @@ def test_a_module_that_a_learner_names_is_not_imported_unless_the_actor_was_star
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "working_directory.py").write_text(f"open({str(tmp_path / 'was here')!r}, 'w')")
     actor = Actor(lambda: Client("gym", id="working_directory:Game-v0"))
-    with pytest.raises(registry.CannotBuild, match="may not import; --import_module=working_directory permits it"):
+    with pytest.raises(CannotBuild, match="may not import; --import_module=working_directory permits it"):
         actor.run()
     assert not (tmp_path / "was here").exists()
     monkeypatch.setitem(sys.modules, "working_directory", types.ModuleType("working_directory"))
-    with pytest.raises(registry.CannotBuild, match="can't be made"):
+    with pytest.raises(CannotBuild, match="can't be made"):
         actor.run()
 
 
@@ -179,7 +178,7 @@ def running(actor):
     assert not run.is_alive()
 
 
-def test_groups_that_evaluate_get_environments_of_their_own_and_keep_them_when_joining_again(monkeypatch):
+def test_a_lost_learner_is_joined_again_and_groups_that_evaluate_keep_environments_of_their_own(monkeypatch):
     monkeypatch.setattr(loop, "growing_delays", lambda cap: itertools.repeat(0.001))
     clients = [Client(shortest_episode=4) for _ in range(3)]
     for client, first_ids in zip(clients, [(0, 3), (0, 3), (3, 0)], strict=True):
@@ -194,25 +193,13 @@ def test_groups_that_evaluate_get_environments_of_their_own_and_keep_them_when_j
             ends = [[bool(output.done[0]) for output in client.outputs[group][:4]] for group in (0, 1)]
             assert ends[evaluates] != ends[1 - evaluates] == [True, False, False, False]
             assert made == built
+            for first, *_ in client.outputs.values():
+                assert first.done.all()
+                assert not first.observation[:, 1:].any(), "every run begins with a reset"
+                assert not first.reward.any()
             made.clear()
-            client.close()
-
-
-def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environments(monkeypatch):
-    monkeypatch.setattr(loop, "growing_delays", lambda cap: itertools.repeat(0.001))
-    clients = [Client() for _ in range(3)]
-    waiting = iter(clients)
-    with running(Actor(lambda: next(waiting))):
-        for client in clients[:2]:
-            assert client.stepped.wait(within(30))
             client.close()  # the connection is lost
-        assert clients[2].stepped.wait(within(30))
-    assert len({client.joined[0][0] for client in clients}) == 3
-    for client in clients:
-        first = client.outputs[0][0]
-        assert first.done.all()
-        assert (first.observation[:, 1:] == 0).all(), "every run begins with a reset"
-        assert (first.reward == 0).all()
+    assert len({client.joined[0][0] for client in clients}) == 3, "each under another name"
 
 
 def test_a_run_that_is_over_ends_the_actor_even_if_only_its_second_group_hears_of_it():

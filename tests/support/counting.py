@@ -1,12 +1,9 @@
 """An environment whose observations are counters, so that every boundary in the pipeline can be checked exactly."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gin
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -27,7 +24,7 @@ class Counting(EnvConfig):
 
     shortest_episode: int = 5
 
-    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+    def make(self, num_envs):
         return CountingVectorEnv(num_envs, self.shortest_episode)
 
 
@@ -36,20 +33,18 @@ class CountingVectorEnv(UniformVectorEnv):
 
     NUM_ACTIONS = 1000
 
-    def __init__(self, num_envs: int, shortest_episode: int):
+    def __init__(self, num_envs, shortest_episode):
         observation_space = spaces.Box(0, np.iinfo(np.int32).max, (4,), np.int32)
         super().__init__(num_envs, observation_space, spaces.Discrete(self.NUM_ACTIONS))
         self._episode_length = shortest_episode + np.arange(num_envs) % 3
         self._counters = np.zeros((num_envs, 4), np.int32)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Sets all counters to zero."""
+    def reset(self, *, seed=None, options=None):
         self._counters[:] = 0
         self._counters[:, 0] = (seed or 0) + np.arange(self.num_envs)
         return self._counters.copy(), {}
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Counts."""
+    def step(self, actions):
         self._counters[:, 2:] += 1
         ended = self._counters[:, 2] == self._episode_length
         info = {"final_obs": self._counters.copy()} if ended.any() else {}

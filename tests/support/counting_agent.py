@@ -1,10 +1,6 @@
 """An agent whose recurrent state counts, the companion of the counting environment."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import gin
 import keras
@@ -13,8 +9,6 @@ import tensorflow as tf
 from seed_rl.agents.base import ActOutput, Agent, LossOutput, VariableGroup
 from seed_rl.agents.config import AgentConfig
 from seed_rl.settings import Count
-from seed_rl.specs import EnvSpec
-from seed_rl.types import EnvOutput, Unroll
 from tests.support.counting import CountingVectorEnv
 
 
@@ -28,7 +22,7 @@ class CountingAgentConfig(AgentConfig):
     checks: bool = False
     """End the learner if an unroll isn't exactly a piece of one environment's run."""
 
-    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> CountingAgent:
+    def build(self, env_spec, num_training_envs, seed):
         return CountingAgent(self, env_spec)
 
 
@@ -41,7 +35,7 @@ class CountingAgent(Agent):
 
     behaviour_spec = tf.TensorSpec([], tf.int32)
 
-    def __init__(self, config: CountingAgentConfig, env_spec: EnvSpec):
+    def __init__(self, config, env_spec):
         self.env_spec = env_spec
         self.unroll_length = config.unroll_length
         self.overlap = config.overlap
@@ -49,47 +43,38 @@ class CountingAgent(Agent):
         self._weight = keras.Variable(0.0, dtype="float32", name="weight")
 
     @property
-    def variables(self) -> Sequence[Any]:
+    def variables(self):
         return [self._weight]
 
     @property
-    def groups(self) -> Mapping[str, VariableGroup]:
+    def groups(self):
         return {"model": VariableGroup([self._weight])}
 
-    def initial_state(self, batch_size: int) -> tf.Tensor:
+    def initial_state(self, batch_size):
         return tf.zeros([batch_size], tf.int32)
 
-    def act(
-        self,
-        prev_action: tf.Tensor,
-        env_output: EnvOutput,
-        state: Any,
-        env_ids: tf.Tensor,
-        seed: tf.Tensor,
-        greedy: bool = False,
-    ) -> ActOutput:
+    def act(self, prev_action, env_output, state, env_ids, seed, greedy=False):
         state = tf.where(env_output.done, 0, state) + 1
         return ActOutput(action_of(env_output.observation), state, state)
 
-    def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
+    def loss(self, unroll, importance_weights, seed=(0, 0)):
         held = relations(unroll) if self._checks else {}
         checks = [tf.debugging.Assert(tf.reduce_all(holds), [name]) for name, holds in held.items()]
         with tf.control_dependencies(checks):
             return LossOutput({"model": self._weight.value}, {"loss/total": self._weight.value})
 
 
-def action_of(observation: Any) -> Any:
+def action_of(counters):
     """The action [...] for counters int32 [..., 4], of tensors and arrays alike."""
-    counters = observation
     return (7 * counters[..., 3] + 3 * counters[..., 1] + counters[..., 2]) % CountingVectorEnv.NUM_ACTIONS
 
 
-def place(counters: Any) -> Any:
+def place(counters):
     """The number [...] of an environment's step in its run; a truncated episode, every other one, has one more."""
     return counters[..., 3] + counters[..., 1] // 2
 
 
-def relations(unroll: Unroll) -> dict[str, Any]:
+def relations(unroll):
     """What holds between the steps [L, ...] of an unroll that is a piece of one environment's run: names and bools."""
     counters, last = unroll.env_output.observation, unroll.env_output.last
     begins, rewards = counters[..., 2] == 0, tf.where(last[:-1], 0, unroll.action[:-1])

@@ -115,7 +115,7 @@ class Echo(gymnasium.Env):
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
         ends = self.np_random.random() < 0.25
         reward = self.np_random.normal()
-        self._taken = np.array(list(self._leaves(action)))
+        self._taken = np.array(self._leaves(action))
         return self.observation_space.sample(), reward, ends, False, {}
 
     def render(self):
@@ -174,14 +174,12 @@ class Masked(gymnasium.Env):
         return self._observe(False)
 
     def step(self, action):
-        for chosen, allowed, start in zip(np.atleast_1d(action), self._mask, self._starts(), strict=True):
+        starts = np.atleast_1d(self.action_space.start)
+        for chosen, allowed, start in zip(np.atleast_1d(action), self._mask, starts, strict=True):
             assert allowed[chosen - start], f"{action} is illegal"
         ends, even = self.np_random.random() < 0.25, self.np_random.random() < 0.5
         observation, info = self._observe(ends)
         return observation, 1.0, bool(ends and even), bool(ends and not even), info
-
-    def _starts(self):
-        return np.atleast_1d(self.action_space.start)
 
     def _observe(self, ends):
         self._mask = [self.np_random.random(n) < 0.5 for n in self._sizes]
