@@ -9,6 +9,7 @@ from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.envs.registry import from_description
 from seed_rl.envs.spaces import tensors_of
 from seed_rl.envs.vector.steps import outputs, random_play, random_policy
+from seed_rl.specs import EnvSpec
 
 
 def check_suite(config: EnvConfig, steps: int) -> None:
@@ -21,9 +22,9 @@ def check_suite(config: EnvConfig, steps: int) -> None:
     """
     spec = config.spec()
     assert from_description(config.describe()) == config
-    (first, any_ended), (second, _), (third, _) = (
-        _play(config, seed, steps, used) for seed, used in ((1, False), (1, config.repeatable), (2, False))
-    )
+    first, any_ended = _play(config, spec, 1, steps)
+    second, _ = _play(config, spec, 1, steps, used=config.repeatable)
+    third, _ = _play(config, spec, 2, steps)
     assert any_ended, "no episode ended: play more steps"
     assert all(map(np.array_equal, first, second)), "the same seed gave a different episode"
     assert not all(map(np.array_equal, first, third)), "a different seed gave the same episode"
@@ -31,9 +32,9 @@ def check_suite(config: EnvConfig, steps: int) -> None:
         assert spec_of(env) == spec
 
 
-def _play(config: EnvConfig, seed: int, steps: int, used: bool) -> tuple[list[np.ndarray], bool]:
+def _play(config: EnvConfig, spec: EnvSpec, seed: int, steps: int, used: bool = False) -> tuple[list[np.ndarray], bool]:
     """Step three environments or games, new or used; return copies of all their results, and whether one ended."""
-    num_envs, spec = 3 * config.players, config.spec()
+    num_envs = 3 * config.players
     with closing(config.make(num_envs)) as env:
         if used:
             list(itertools.islice(random_play(env, spec, seed + 1), 4))

@@ -26,6 +26,7 @@ from tests.support.deadlines import within
 from tests.support.registered_envs import Counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
+FINE, LONG, NANS = [0.0] * 3, [0.0] * 4, [np.nan] * 3
 
 
 def mistaken(**options):
@@ -45,13 +46,13 @@ def play_two_steps(config):
 @pytest.mark.parametrize(
     ("act", "options", "kind", "word"),
     [
-        (play_two_steps, {"observation": "long"}, CannotBuild, r"float32\[4\]"),
-        (play_two_steps, {"observation": "half", "space": "parts"}, CannotBuild, "{'a': "),
-        (play_two_steps, {"observation": "seven", "space": "pair"}, CannotBuild, r"array\(\[ 7, -2\]"),
-        (play_two_steps, {"reset": "long"}, EnvironmentFailed, "environment 0 of 2 of .* reset: ValueError"),
-        (play_two_steps, {"reward": "array of two"}, EnvironmentFailed, "one number"),
-        (probe_spec, {"observation": "nan"}, CannotBuild, "observation must be finite"),
-        (probe_spec, {"reward": "huge"}, CannotBuild, "reward must be finite"),
+        (play_two_steps, {"observation": LONG}, CannotBuild, r"float64\[4\]"),
+        (play_two_steps, {"observation": {"a": FINE}, "space": "parts"}, CannotBuild, "{'a': "),
+        (play_two_steps, {"observation": [7, -2], "space": "pair"}, CannotBuild, r"array\(\[ 7, -2\]"),
+        (play_two_steps, {"reset": LONG}, EnvironmentFailed, "environment 0 of 2 of .* reset: ValueError"),
+        (play_two_steps, {"reward": [1.0, 1.0]}, EnvironmentFailed, "one number"),
+        (probe_spec, {"observation": NANS}, CannotBuild, "observation must be finite"),
+        (probe_spec, {"reward": 1e300}, CannotBuild, "reward must be finite"),
         (Gym.watch, {"render": "planes"}, CannotBuild, r"uint8\(3, 20, 30\); and there is nothing to draw"),
         (Gym.watch, {"render": "error"}, CannotBuild, r"fails: ValueError: the game crashed \(mistaken_env.py, line"),
         (watch_elsewhere, {"render": "crash"}, EnvironmentFailed, "make: SIGSEGV"),
@@ -67,15 +68,15 @@ def test_a_mistake_is_an_error_that_says_where_and_what(act, options, kind, word
 @pytest.mark.parametrize(
     ("mistake", "word"),
     [
-        ({"third observation": "half long"}, r"step 'b' is .*float32\[4\]"),
-        ({"third observation": "half"}, "{'a'"),
-        ({"third observation": "half nan"}, "observation b must be a number"),
-        ({"third reward": "not a number"}, "reward must be a number"),
+        ({"third observation": {"a": FINE, "b": LONG}}, r"step 'b' is .*float64\[4\]"),
+        ({"third observation": {"a": FINE}}, "{'a'"),
+        ({"third observation": {"a": FINE, "b": NANS}}, "observation b must be a number"),
+        ({"third reward": np.nan}, "reward must be a number"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*ERROR")
 def test_an_odd_step_after_others_is_an_error_with_the_environment_and_the_part(make, mistake, word):
-    env = make(mistaken(space="parts", observation="both", **mistake), 2)
+    env = make(mistaken(space="parts", **mistake), 2)
     env.reset(seed=1)
     for _ in range(2):
         env.step(np.zeros(2, np.int32))
@@ -93,13 +94,13 @@ def test_an_odd_last_observation_of_one_environment_is_an_error():
 
 @pytest.mark.filterwarnings("error:.*overflow")
 def test_what_can_be_understood_is_accepted():
-    output = play_two_steps(mistaken(observation="list", reward="array of one"))
+    output = play_two_steps(mistaken(observation="list", reward=[1.0]))
     assert output.observation.tolist() == [[0, 0, 0]] * 2
     assert output.reward.tolist() == [1, 1]
-    huge = play_two_steps(mistaken(reward="huge", observation="three huge", space="doubles"))
+    huge = play_two_steps(mistaken(reward=1e300, observation=[1e300] * 3, space="doubles"))
     assert huge.reward.tolist() == [np.inf] * 2
     assert huge.observation.tolist() == [[np.inf] * 3] * 2
-    spec = mistaken(space="names", observation="all").spec()
+    spec = mistaken(space="names").spec()
     assert [name for name, _ in spec.observation_tensors()] == ["0", "2", "3", "plain"], "odd names become positions"
     with closing(mistaken(render="rgba").watch()) as env:
         picture = env.picture(env.reset(seed=1)[0])

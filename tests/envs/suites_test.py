@@ -66,7 +66,7 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
     ids=str,
 )
 def test_conformance(config, steps, spec):
-    assert spec in (None, str(config.spec()))
+    assert spec is None or str(config.spec()) == spec
     check_suite(config, steps)
 
 
@@ -184,8 +184,7 @@ def test_a_package_that_is_not_installed(monkeypatch):
     ("observation", "action", "word"),
     [
         (spaces.Discrete(5), spaces.Discrete(2), "FlatVectorEnv"),
-        (spaces.Box(0, 1, (0,)), spaces.Discrete(2), "shape"),
-        (spaces.Dict(a=spaces.Box(0, 1, (2,), np.int8)), spaces.Discrete(2), "dtype"),
+        (spaces.Dict(a=spaces.Box(0, 1, (2,), np.int8)), spaces.Discrete(2), "observation a .* dtype"),
         (spaces.Box(0, 1, (3,)), spaces.Discrete(2, start=1), "start at 0"),
         (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "finite bounds"),
     ],
