@@ -73,22 +73,19 @@ def unused_port() -> int:
 
 
 def _clear_stale_socket(path: str) -> None:
-    """Remove the socket file that a dead server left behind."""
+    """Remove the socket file that a dead server left behind; raise OSError if anything else is there."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(path)
-            reason = "another process serves there"
-        except (FileNotFoundError, NotADirectoryError):  # if binding fails too, its error says why
+        except FileNotFoundError:  # if binding fails too, its error says why
             return
-        except ConnectionRefusedError:
-            if stat.S_ISSOCK(os.stat(path).st_mode):
-                os.unlink(path)
-                return
-            reason = "a file that isn't a socket is there"
-        except OSError as error:
-            reason = error.strerror or str(error)
-    raise AddressError(f"cannot listen on unix:{path}: {reason}")
+        except ConnectionRefusedError as refusal:
+            if not stat.S_ISSOCK(os.stat(path).st_mode):
+                raise OSError("a file that isn't a socket is there") from refusal
+            os.unlink(path)
+            return
+    raise OSError("another process serves there")
 
 
 def check_free(address: Address) -> None:
@@ -97,13 +94,13 @@ def check_free(address: Address) -> None:
     Otherwise raise AddressError: gRPC would settle for one of them, and doesn't say why it can't bind an address.
     """
     cannot = f"cannot listen on {address}"
-    if address.path:
-        _clear_stale_socket(address.path)
-        with explaining(AddressError, cannot), socket.socket(socket.AF_UNIX) as probe:
-            probe.bind(address.path)
-        os.unlink(address.path)
-        return
     with explaining(AddressError, cannot):
+        if address.path:
+            _clear_stale_socket(address.path)
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.bind(address.path)
+            os.unlink(address.path)
+            return
         kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
         found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
     places = {place: family for family, *_, place in found}  # a host may be listed twice
