@@ -38,10 +38,8 @@ class OfferedMemory:
         """The argument of `open_offered`, in ASCII."""
 
     def close(self) -> None:
-        """Withdraw the offer; opened memory stays open. May be called twice."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Withdraw the offer, once; opened memory stays open."""
+        os.close(self._file)
 
 
 def open_offered(offer: str, num_bytes: int) -> memoryview:

@@ -11,15 +11,11 @@ from seed_rl.transport.shared_memory import OfferedMemory, open_offered
 SIZE = 100
 
 
-@pytest.fixture
-def offered():
-    memory = OfferedMemory(SIZE)
-    yield memory
-    memory.close()
-
-
-def test_a_written_step_is_visible_at_once_and_read_only(offered):
+def test_a_written_step_is_visible_at_once_read_only_and_of_fixed_size():
+    offered = OfferedMemory(SIZE)
     step = open_offered(offered.offer, SIZE)
+    with pytest.raises(PermissionError):
+        os.ftruncate(int(offered.offer.split("/")[1]), 1)
     offered.step[:] = bytes(range(SIZE))
     assert bytes(step) == bytes(range(SIZE))
     with pytest.raises(TypeError, match="read-only"):
@@ -29,12 +25,6 @@ def test_a_written_step_is_visible_at_once_and_read_only(offered):
     assert step[0] == 77
     with pytest.raises(FileNotFoundError):
         open_offered(offered.offer, SIZE)
-    offered.close()
-
-
-def test_it_cannot_become_smaller_under_its_reader(offered):
-    with pytest.raises(PermissionError):
-        os.ftruncate(int(offered.offer.split("/")[1]), 1)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +36,11 @@ def test_it_cannot_become_smaller_under_its_reader(offered):
         (lambda process, file, token: f"{process}/{file}/{token}", SIZE + 1, "its size isn't that of a step"),
     ],
 )
-def test_another_offer_is_refused(offered, change, size, sentence):
+def test_another_offer_is_refused(change, size, sentence):
+    offered = OfferedMemory(SIZE)
     with pytest.raises(OSError, match=sentence):
         open_offered(change(*offered.offer.split("/")), size)
+    offered.close()
 
 
 def test_a_pipe_is_refused_without_waiting_for_its_writer():
