@@ -71,19 +71,19 @@ def read_authorities(file: str | None, flag: str = "--tls_ca") -> bytes | None:
     return authorities
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)  # secrets stay out of logs
 class ServerSecurity:
     """A learner's own credentials, and the token that it requires from callers."""
 
-    certificate: bytes | None = dataclasses.field(default=None, repr=False)
+    certificate: bytes | None = None
     """PEM of the learner's certificate, followed by any intermediate ones; None for plain text."""
-    private_key: bytes | None = dataclasses.field(default=None, repr=False)
+    private_key: bytes | None = None
     """PEM of the certificate's unencrypted key."""
-    token: str | None = dataclasses.field(default=None, repr=False)
+    token: str | None = None
     """The shared secret that every call must carry, from `read_token`."""
     insecure: bool = False
     """Whether to allow any address without TLS or a token."""
-    client_authorities: bytes | None = dataclasses.field(default=None, repr=False)
+    client_authorities: bytes | None = None
     """PEM of the authorities that must vouch for the certificates of callers; None: callers need none."""
 
     def check(self, address: Address) -> None:
@@ -114,21 +114,21 @@ class ServerSecurity:
             raise Refused(Refusal.UNAUTHENTICATED, "the actor's token isn't the learner's")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)  # secrets stay out of logs
 class ClientSecurity:
     """How an actor and a learner authenticate each other, from the actor's side."""
 
-    authorities: bytes | None = dataclasses.field(default=None, repr=False)
+    authorities: bytes | None = None
     """PEM of the authorities that may sign the learner's certificate, or of that one itself; None for plain text."""
-    token: str | None = dataclasses.field(default=None, repr=False)
+    token: str | None = None
     """The shared secret sent with every call, from `read_token`."""
     insecure: bool = False
     """Whether the token may cross a network in plain text."""
     server_name: str | None = None
     """The name in the learner's certificate, if it differs from the host in its address."""
-    certificate: bytes | None = dataclasses.field(default=None, repr=False)
+    certificate: bytes | None = None
     """PEM of the actor's certificate, for a learner that asks for one."""
-    private_key: bytes | None = dataclasses.field(default=None, repr=False)
+    private_key: bytes | None = None
     """PEM of its unencrypted key."""
     proxy: bool = False
     """Whether to connect through the HTTP proxy that the environment names."""
