@@ -17,7 +17,6 @@ class _Group:
     size: int  # in environments
     awaited_since: float | None = None  # time of an answer that no request has followed
     asked_at: float = 0.0
-    answered_at: float | None = None
     turnaround: float = float("inf")  # smoothed seconds from an answer to the next request; unknown at first
     expected: bool = False
 
@@ -75,14 +74,13 @@ class Batcher:
         with self._changed:
             now = self._clock()
             group = self._groups[id(request.lease)]
-            group.asked_at, group.awaited_since = now, None
-            if group.answered_at is not None:
-                turnaround = now - group.answered_at
+            if group.awaited_since is not None:
+                turnaround = now - group.awaited_since
                 self.stepping_seconds += turnaround
                 known = group.turnaround != float("inf")
                 group.turnaround = (group.turnaround + turnaround) / 2 if known else turnaround
             self._expected -= group.expected
-            group.expected = False
+            group.asked_at, group.awaited_since, group.expected = now, None, False
             self._requests.append((now, request))
             self._size += len(request.env_ids)
             # Waking the consumer is expensive: do it only for the first request, which starts its clock, and for the
@@ -97,7 +95,7 @@ class Batcher:
             for request in requests:
                 group = self._groups.get(id(request.lease))
                 if group is not None:  # not closed in the meantime
-                    group.answered_at = group.awaited_since = now
+                    group.awaited_since = now
                     self.waiting_seconds += now - group.asked_at
                     group.expected = group.turnaround < self.max_wait
                     self._expected += group.expected

@@ -33,6 +33,8 @@ class IncomingCall:
     def __init__(self, method: str, context: Any, server: CallServer):
         self.method = method
         self.metadata: Metadata = context.invocation_metadata()
+        self.peer: str = context.peer()
+        """The peer's address in gRPC's notation."""
         self.is_over = False
         """Whether the call was finished or refused, or the peer vanished."""
         self._server = server
@@ -43,11 +45,6 @@ class IncomingCall:
         self._initial_metadata: Metadata = ()
         self._received: Callable[[bytes | None], None] = _ignore
         self._vanished: Callable[[], None] = _ignore
-
-    @property
-    def peer(self) -> str:
-        """The peer's address in gRPC's notation."""
-        return self._context.peer()  # type: ignore[no-any-return]
 
     def report(self, level: int, sentence: str, error: Exception | None = None) -> None:
         """Log the peer's address and a message, unless its host has used up this minute's lines."""

@@ -32,7 +32,6 @@ _Reply = TypeVar("_Reply")
 _FINAL = {grpc.StatusCode[refusal.name] for refusal in Refusal if refusal.is_final}
 _RETRY_SECONDS = 0.1  # while a learner is starting
 _CONNECT_MILLISECONDS = 5000  # for the peer to answer as a gRPC server does
-_CLOSE_SECONDS = 1.0
 
 
 class Disconnected(Failure):
@@ -174,7 +173,7 @@ class ActStream:
     def close(self) -> None:
         """Close the stream cleanly if the connection still exists. May be called twice."""
         self._requests.put(None)
-        if not self._ended.wait(_CLOSE_SECONDS):
+        if not self._ended.wait(timeout=1.0):
             self._call.cancel()
 
     def _on_end(self, _: object) -> None:

@@ -39,8 +39,9 @@ class _Field(NamedTuple):
     def check(self, tensor: object) -> None:
         """Raise a WireError unless this is an array of the field's dtype and shape."""
         if not isinstance(tensor, np.ndarray) or tensor.dtype != self.dtype or tensor.shape != self.shape:
-            got = _describe(tensor.dtype, tensor.shape) if isinstance(tensor, np.ndarray) else type(tensor).__name__
-            raise WireError(f"expected {self.name} {_describe(self.dtype, self.shape)}, got {got}")
+            is_array = isinstance(tensor, np.ndarray)
+            got = f"{tensor.dtype}{list(tensor.shape)}" if is_array else type(tensor).__name__
+            raise WireError(f"expected {self.name} {self.dtype}{list(self.shape)}, got {got}")
 
 
 class StepCodec:
@@ -189,10 +190,6 @@ def _check_framing(message: bytes, header: bytes, size: int) -> None:
     if not message.startswith(header):
         begin = message[: len(header)].hex()
         raise WireError(f"expected a message that begins with bytes {header.hex()}, got {begin}")
-
-
-def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
-    return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
 def _check_magnitude(name: str, tensor: np.ndarray, bound: float) -> None:

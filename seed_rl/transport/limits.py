@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 _HOSTS = 1024  # remembered, the most recent ones
-_ALL_HOSTS = 10  # all hosts together get this many times the lines of one
 
 
 class Allowance:
@@ -45,7 +44,7 @@ class HostLog:
     def __init__(self, log: logging.Logger, lines: int, clock: Callable[[], float] = time.monotonic):
         self._log = log
         self._lines = Allowance(lines, 60.0, clock)
-        self._all_lines = Allowance(lines * _ALL_HOSTS, 60.0, clock)
+        self._all_lines = Allowance(10 * lines, 60.0, clock)
 
     def write(self, level: int, peer: str, sentence: str, error: Exception | None = None) -> None:
         """Log a message about a peer, whose address may follow other words; once over the limit, only count it."""

@@ -18,7 +18,6 @@ AGE_SECONDS = 600.0
 """Age at which a connection accepts no further calls."""
 
 _HANDSHAKE_MILLISECONDS = 10_000
-_WITHOUT_CALLS_MILLISECONDS = 300_000  # building environments between two calls may take this long
 
 DESCRIBE, JOIN, ACT = "/seed_rl.Learner/Describe", "/seed_rl.Learner/Join", "/seed_rl.Learner/Act"
 
@@ -129,7 +128,7 @@ def server_options(max_message_bytes: int, max_connections: int) -> list[tuple[s
         ("grpc.max_allowed_incoming_connections", max_connections),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MILLISECONDS),
         ("grpc.http2.settings_timeout", _HANDSHAKE_MILLISECONDS),
-        ("grpc.max_connection_idle_ms", _WITHOUT_CALLS_MILLISECONDS),
+        ("grpc.max_connection_idle_ms", 300_000),  # building environments between two calls may take this long
         ("grpc.max_connection_age_ms", int(1000 * AGE_SECONDS)),
         ("grpc.max_connection_age_grace_ms", 2**31 - 1),  # unlimited: open streams continue
         ("grpc.http2.max_ping_strikes", 3),
