@@ -50,9 +50,11 @@ class UnrollCursor:
 
     def finishing(self, env_ids: np.ndarray) -> bool:
         """Return whether the next step of any of these environments completes an unroll."""
-        step = self._step[env_ids]
-        done = (step >= self.length - 1) & ((step - (self.length - 1)) % self.stride == 0)
-        return bool(np.any(done & self.recorded[env_ids]))
+        return bool(self._completing(env_ids).any())
+
+    def _completing(self, env_ids: np.ndarray) -> np.ndarray:
+        after_first = self._step[env_ids] - (self.length - 1)
+        return self.recorded[env_ids] & (after_first >= 0) & (after_first % self.stride == 0)
 
     def advance(self, env_ids: np.ndarray, last: np.ndarray | None = None) -> tuple[StepWrites, np.ndarray]:
         """Advance each of B different environments, int32 [B], by a step, which may be the `EnvOutput.last`, bool [B].
@@ -77,9 +79,8 @@ class UnrollCursor:
 
         if last is not None and (ending := last & live).any():
             self._pool.ends[self._open[env_ids, newest % self.depth][ending]] += 1
-        unrolls = (step - (self.length - 1)) // self.stride
-        completes = live & (unrolls >= 0) & (step - (self.length - 1) == unrolls * self.stride)
-        envs, columns = env_ids[completes], (unrolls % self.depth)[completes]
+        completes = self._completing(env_ids)
+        envs, columns = env_ids[completes], (step[completes] - (self.length - 1)) // self.stride % self.depth
         finished = self._open[envs, columns]
         in_order = (step[completes, None] + 1 + np.arange(self._window)) % self._window
         self._pool.finish(finished, self._places[envs[:, None], in_order])
