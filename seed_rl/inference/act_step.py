@@ -59,10 +59,10 @@ class ActStep:
             self._memory = Rows((agent.step_spec.prev_action, agent.state_spec), sizes.num_envs + 1)
         # The whole step is one program, unless the store is on the host of an accelerator: then a second program there
         # writes the unrolls. On a CPU a network with convolutions is a plain graph between two compiled parts.
-        self._store_apart = devices.has_accelerator() and store.device == HOST
+        apart = devices.has_accelerator() and store.device == HOST
         convolves = any(len(variable.shape) > 2 for variable in agent.variables)
-        whole = not self._store_apart and (devices.has_accelerator() or not convolves)
-        self._program = Program(self._act, jit_compile=whole)
+        whole = not apart and (devices.has_accelerator() or not convolves)
+        self._program = Program(self._act_apart if apart else self._act, jit_compile=whole)
         self._staging = {size: Staging(agent.env_spec, size) for size in self.batch_sizes}
 
     def __call__(
@@ -99,8 +99,6 @@ class ActStep:
         return np.repeat(self._no_step, size, axis=1), self._staging[size].batch, np.zeros(2, np.int32)
 
     def _act(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
-        if self._store_apart:
-            return self._act_apart(control, env_output, seed)
         step, state = self._decide(control, env_output, seed)
         self._save(control, step, state)
         return step.action

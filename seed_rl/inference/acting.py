@@ -52,7 +52,3 @@ class Acting:
         self.cursor = UnrollCursor(recorded, sizes.length, sizes.stride, pool, inference.stagger_unrolls)
         batches = batcher or (lambda queue: Batcher(sizes.max_batch, inference.max_wait_ms / 1000))
         self.thread = ActingThread(self.act_step, self.cursor, self.unrolls.queue, batches(self.unrolls.queue))
-
-    def warm_up(self) -> None:
-        """Compile the act step for the largest batch."""
-        self.act_step.warm_up(self.act_step.batch_sizes[-1:])

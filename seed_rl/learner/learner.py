@@ -72,7 +72,7 @@ class Learner:
         Failure if the last checkpoint can't be written, RuntimeError if inference failed.
         """
         for acting in self.acting:
-            acting.warm_up()
+            acting.act_step.warm_up(acting.act_step.batch_sizes[-1:])  # others compile on first use
         self.service.start()
         if self.replicas.shared:  # while the first batch is collected
             count = self.experiment.batch_size
