@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.transport.protocol import ACT, Opening
 from seed_rl.transport.server import ActorServer
+from tests.support.connect_proxy import ConnectProxy
 from tests.support.deadlines import within
 from tests.transport import peers
 
@@ -78,3 +80,13 @@ def house(tmp_path):
     house = House(tmp_path)
     yield house
     house.close()
+
+
+@pytest.fixture
+def proxy(monkeypatch):
+    """A proxy to no place yet, which the environment names."""
+    for name in ("grpc_proxy", "https_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with contextlib.closing(ConnectProxy({})) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        yield proxy

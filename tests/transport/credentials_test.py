@@ -50,6 +50,17 @@ def test_certificates_of_actors_need_tls_on_both_sides():
         ClientSecurity(**TLS).check(LOCAL)
 
 
+def test_a_proxy_must_be_named_and_does_not_see_the_token(monkeypatch):
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SecurityError, match="--proxy needs the proxy.s URL in one of grpc_proxy, https_proxy"):
+        ClientSecurity(proxy=True).check(LOCAL)
+    monkeypatch.setenv("http_proxy", "http://localhost:1")
+    ClientSecurity(proxy=True).check(LOCAL)
+    with pytest.raises(SecurityError, match="the token would go to localhost:1 in plain text"):
+        ClientSecurity(**TOKEN, proxy=True).check(LOCAL)
+
+
 def test_a_token_comes_from_the_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     assert read_token() is None

@@ -175,6 +175,17 @@ def test_without_a_certificate_that_the_learner_asks_for_nobody_gets_beyond_the_
             assert stranger.recv(9) == b"", "the learner answered"
 
 
+def test_a_proxy_is_used_only_when_asked_for_finds_the_learner_by_name_and_has_its_say(house, proxy):
+    address = proxy.places["learner.invalid:1"] = house.serve("127.0.0.1:0").address
+    assert house.connect(address).describe(timeout=within(5)) == peers.SETTINGS
+    assert proxy.asked == []
+    through = ClientSecurity(proxy=True)
+    assert house.connect("learner.invalid:1", through).describe(timeout=within(5)) == peers.SETTINGS
+    assert proxy.asked == [("CONNECT", "learner.invalid:1")]
+    with pytest.raises(Disconnected, match="other.invalid:1: .*HTTP proxy returned response code 403"):
+        house.connect("other.invalid:1", through).describe(timeout=1.0)
+
+
 def test_an_address_in_use_is_refused(house):
     address = house.serve("127.0.0.1:0").address
     with pytest.raises(AddressError, match=f"cannot listen on {address}: Address already in use"):

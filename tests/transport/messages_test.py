@@ -85,6 +85,7 @@ SETTINGS_OF = (messages.read_describe_reply, pb.DescribeReply, DESCRIBE_REPLY)
 JOIN_REQUEST = {"protocol_version": 5, "run_id": "run", "group_sizes": [3, 2], **spaces()}
 JOIN_OF = (messages.read_join_request, pb.JoinRequest, JOIN_REQUEST)
 LEASE_OF = (lambda data: messages.read_join_reply(data, [1]), pb.JoinReply, {"session": "abc"})
+NUMBERS_OF = (lambda data: messages.read_episode_numbers(data, 2), pb.StepRequest, {})
 
 
 @pytest.mark.parametrize(
@@ -108,18 +109,15 @@ LEASE_OF = (lambda data: messages.read_join_reply(data, [1]), pb.JoinReply, {"se
         (LEASE_OF, {"session": "ü", "groups": [{"env_ids": [0]}]}, "session"),
         (LEASE_OF, {"groups": [{"env_ids": [5, 4]}]}, r"groups of \[1\] environments"),
         (LEASE_OF, {"groups": [{"env_ids": [5], "seed": 2**31 - 1}]}, "seed"),
+        (NUMBERS_OF, {"numbers": [{"env": 2, "name": "x"}]}, "environment 0 .. 1, got env: 2"),
+        (NUMBERS_OF, {"numbers": [{"name": "x", "value": math.nan}]}, "finite"),
+        (NUMBERS_OF, {"numbers": [{"name": "x"}] * 1025}, "up to 1024 numbers"),
     ],
 )
 def test_what_is_wrong_is_refused(kind, changes, word):
     read, message, fields = kind
     with pytest.raises(ValueError, match=word):
         read(message(**fields | changes).SerializeToString())
-
-
-@pytest.mark.parametrize(("number", "word"), [((2, "x", 1.0), "env: 2"), ((0, "x", math.nan), "finite")])
-def test_bad_numbers_about_episodes_are_refused(number, word):
-    with pytest.raises(WireError, match=word):
-        messages.read_episode_numbers(messages.episode_numbers([number]), 2)
 
 
 def test_numbers_of_many_episodes_fit_into_a_request():

@@ -8,16 +8,17 @@ import grpc
 import numpy as np
 import pytest
 
-from seed_rl.transport import messages, protocol, server
-from seed_rl.transport.client import Disconnected, RunOver
+from seed_rl.transport import calls, messages, protocol, server
+from seed_rl.transport.calls import CallServer
+from seed_rl.transport.client import Disconnected, Rejected, RunOver
 from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.credentials import ClientSecurity
 from seed_rl.transport.protocol import MEMORY_ACCEPTED, Opening
 from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
 from tests.hostile import http2
 from tests.support.deadlines import within
 from tests.transport import peers
-from tests.transport.cable import Cable
 
 
 def test_every_step_is_answered_once_with_its_groups_answer(house):
@@ -53,29 +54,66 @@ def run_steps(group, stream, num_steps):
     return right
 
 
+BEGINS, GOES_ON, ENDS, TERMINAL = (1, 0), (0, 0), (0, 1), (1, 1)
+
+
+def steps_of(*flags):
+    """Steps of environments with these pairs of done and last."""
+    done, last = np.array(flags, bool).T
+    return peers.output(len(flags))._replace(done=done, last=last)
+
+
 @pytest.mark.parametrize("share_memory", [False, True])
-def test_numbers_about_episodes_come_with_their_environments(house, share_memory):
+def test_environments_whose_episodes_end_go_on_alone_or_with_all_others_and_report_numbers(house, share_memory):
     learner = house.serve()
-    lease, (_, stream) = house.streams(house.connect(share_memory=share_memory), [2, 3])
-    ends = np.array([False, True, True])
-    stream.step(peers.output(3)._replace(last=ends), [(1, "is_success", 1.0), (2, "terms/speed", -0.5)])
-    assert stream.step(peers.output(2)).tolist() == [7, 8]  # only those that ended
-    stream.step(peers.output(3)._replace(last=ends))
-    assert stream.step(peers.output(2), [(1, "late", 3.0)]).tolist() == [7, 8]
-    _, second, third = lease.groups[1].env_ids
-    assert learner.service.numbers == [(second, "is_success", 1.0), (third, "terms/speed", -0.5), (third, "late", 3.0)]
-    assert [len(output.done) for *_, output in learner.service.steps] == [3, 2, 3, 2]
+    _, (_, stream) = house.streams(house.connect(share_memory=share_memory), [2, 3])
+    for step, numbers, actions in [
+        (steps_of(BEGINS, BEGINS, BEGINS), [], [6, 7, 8]),
+        (steps_of(ENDS, GOES_ON, ENDS), [(0, "is_success", 1.0), (2, "terms/speed", -0.5)], [6, 7, 8]),
+        (steps_of(BEGINS, BEGINS), [(1, "late", 3.0)], [6, 8]),
+        (steps_of(GOES_ON, TERMINAL, BEGINS), [], [6, 7, 8]),
+        (steps_of(BEGINS, BEGINS, BEGINS), [], [6, 7, 8]),
+        (steps_of(ENDS, ENDS, ENDS), [], [6, 7, 8]),
+        (steps_of(BEGINS, BEGINS, BEGINS), [], [6, 7, 8]),
+    ]:
+        assert stream.step(step, numbers).tolist() == actions
+    assert [len(output.done) for _, _, output in learner.service.steps] == [3, 3, 2, 3, 3, 3, 3]
+    assert learner.service.numbers == [(2, "is_success", 1.0), (4, "terms/speed", -0.5), (4, "late", 3.0)]
+
+
+@pytest.mark.parametrize("share_memory", [False, True])
+def test_an_episode_begins_where_it_must(house, share_memory):
+    house.serve()
+    client = house.connect(share_memory=share_memory)
+    first = steps_of(BEGINS, BEGINS, BEGINS)
+    two_end = steps_of(ENDS, ENDS, GOES_ON)
+    for *steps, wrong in [
+        [steps_of(GOES_ON, BEGINS, BEGINS)],
+        [first, two_end, steps_of(BEGINS, GOES_ON)],
+        [first, two_end, steps_of(BEGINS, GOES_ON, GOES_ON)],
+        [first, two_end, steps_of(BEGINS)],  # too few
+        [first, steps_of(BEGINS, BEGINS)],  # none has ended
+    ]:
+        _, (stream,) = house.streams(client, [3])
+        for step in steps:
+            stream.step(step)
+        with pytest.raises(Rejected, match="done must be 1 in an environment's first step|expected a"):
+            stream.step(wrong)
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "code", "sentence", "reason"),
     [
-        (lambda message: message[:-1], "expected a payload of 44 bytes, got 43"),
-        (lambda message: message + messages.episode_numbers([(2, "x", 1.0)]), "environment 0 .. 1, got env: 2"),
+        (lambda message: message[:-1], "INVALID_ARGUMENT", "a payload of 44 bytes, got 43", "44 bytes, got 43"),
+        (
+            lambda message: message + messages.episode_numbers([(2, "x", 1.0)]),
+            *("INVALID_ARGUMENT", "environment 0 .. 1, got env: 2", "got env: 2"),
+        ),
+        (lambda _: bytes(100_000), "RESOURCE_EXHAUSTED", "larger than max", "the actor vanished"),
     ],
 )
-def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
-    learner = house.serve()
+def test_a_bad_message_ends_its_own_stream_only(house, change, code, sentence, reason):
+    learner = house.serve(max_message_bytes=1000)
     client = house.connect()
     lease = client.join("run", peers.SPEC, [2, 2], timeout=within(5))
     good = client.open(lease, 1, peers.SPEC)
@@ -86,15 +124,17 @@ def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
     assert codec.decode_actions(next(call)).tolist() == [4, 5]
     with pytest.raises(grpc.RpcError, match=sentence) as error:
         next(call)
-    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert sentence in learner.service.closed.get(timeout=within(5))[3]
+    assert error.value.code().name == code
+    assert reason in learner.service.closed.get(timeout=within(5))[3]
     assert good.step(peers.output(2)).tolist() == [6, 7]
 
 
-def test_steps_in_shared_memory_are_checked_like_those_in_messages(house):
+def test_steps_in_shared_memory_are_checked_and_sent_where_the_learner_cannot_open_it(house, caplog):
+    caplog.set_level("INFO")
     house.serve()
-    memory = OfferedMemory(StepCodec(peers.SPEC, 2).payload_bytes)
-    lease = house.connect().join("run", peers.SPEC, [2], timeout=within(5))
+    codec = StepCodec(peers.SPEC, 2)
+    lease = house.connect().join("run", peers.SPEC, [2, 2], timeout=within(5))
+    memory = OfferedMemory(codec.payload_bytes)
     step = peers.output(2)._replace(reward=np.full(2, np.nan, np.float32))
     StepCodec(peers.SPEC, 2, memory=memory.step).encode_step(step)
     call = house.act(Opening(lease.session, 0, memory.offer), b"")
@@ -102,16 +142,9 @@ def test_steps_in_shared_memory_are_checked_like_those_in_messages(house):
     with pytest.raises(grpc.RpcError, match="reward must be finite, got nan in environment 0"):
         next(call)
     memory.close()
-
-
-def test_steps_are_sent_where_the_learner_cannot_open_the_memory(house, caplog):
-    caplog.set_level("INFO")
-    house.serve()
-    codec = StepCodec(peers.SPEC, 2)
-    lease = house.connect().join("run", peers.SPEC, [2], timeout=within(5))
-    call = house.act(Opening(lease.session, 0, f"1/999/{'0' * 64}"), codec.encode_step(peers.output(2)))
+    call = house.act(Opening(lease.session, 1, f"1/999/{'0' * 64}"), codec.encode_step(peers.output(2)))
     assert MEMORY_ACCEPTED not in call.initial_metadata()
-    assert codec.decode_actions(next(call)).tolist() == [4, 5]
+    assert codec.decode_actions(next(call)).tolist() == [6, 7]
     assert "offers shared memory, but" in caplog.text
 
 
@@ -139,18 +172,6 @@ def shared_memory_in_use():
     """Mappings of memory for steps in this process."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         return sum("seed_rl-step" in line for line in maps)
-
-
-def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):
-    house.serve(max_message_bytes=1000)
-    client = house.connect()
-    lease = client.join("run", peers.SPEC, [2, 2], timeout=within(5))
-    good = client.open(lease, 0, peers.SPEC)
-    good.step(peers.output(2))
-    with pytest.raises(grpc.RpcError, match="larger than max") as error:
-        next(house.act(Opening(lease.session, 1), bytes(100_000)))
-    assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert good.step(peers.output(2)).tolist() == [4, 5]
 
 
 def test_a_connection_that_has_reached_its_age_takes_no_more_calls_and_keeps_its_streams(house, monkeypatch):
@@ -265,15 +286,26 @@ def test_stopping_the_server_cuts_calls_that_do_not_end(house):
         silent.set()
 
 
-def test_both_sides_notice_a_cut_cable(house, monkeypatch):
+def test_a_stuck_thread_does_not_keep_the_learner_from_ending(house, monkeypatch, caplog):
+    monkeypatch.setattr(calls, "STUCK_SECONDS", 0.1)
+    stuck, release = threading.Event(), threading.Event()
+    server = CallServer(lambda call: stuck.set() or release.wait(), ())
+    assert server.start(house.path, None)
+    house.threads.submit(house.connect().describe, 1.0)
+    assert stuck.wait(within(10))
+    server.stop(grace=0.1)
+    assert "the server's thread is stuck" in caplog.text
+    release.set()
+
+
+def test_both_sides_notice_a_cut_cable(house, proxy, monkeypatch):
     monkeypatch.setattr(protocol, "KEEPALIVE_SECONDS", 0.5)
     learner = house.serve("127.0.0.1:0")
-    cable = Cable(learner.address)
-    _, (stream,) = house.streams(house.connect(cable.address), [1])
+    proxy.places["learner:1"] = learner.address
+    _, (stream,) = house.streams(house.connect("learner:1", ClientSecurity(proxy=True)), [1])
     stream.step(peers.output(1))
     _, result = house.hold(learner, stream, 1)
     assert learner.service.closed.empty()
-    cable.fall_silent()
+    proxy.is_silent = True
     assert isinstance(result.exception(timeout=within(10)), Disconnected)
     assert learner.service.closed.get(timeout=within(10))[3] == "the actor vanished"
-    cable.close()
