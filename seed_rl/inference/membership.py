@@ -15,12 +15,11 @@ _SEEDS = 2**31 - 2**20  # so that the seeds of a whole group fit into an int32
 @dataclasses.dataclass
 class _Session:
     actor: str
-    groups: Sequence[GroupLease]
+    groups: dict[int, GroupLease]
+    """Groups whose ids are in use, by their index."""
     joined_at: float
     awaited: set[int]
-    """Groups that haven't had a stream yet."""
-    held: set[int]
-    """Groups whose ids are in use: the awaited and the streaming ones."""
+    """Groups that haven't had a stream yet; the others are streaming."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -65,8 +64,8 @@ class Membership:
         self._expire()
         groups = self._choose(group_sizes, actor)
         lease = Lease(secrets.token_hex(16), tuple(groups))
-        everyone = range(len(groups))
-        self._sessions[lease.session] = _Session(actor, groups, self.clock(), set(everyone), set(everyone))
+        own = dict(enumerate(groups))
+        self._sessions[lease.session] = _Session(actor, own, self.clock(), awaited={*own})
         return lease
 
     def _choose(self, group_sizes: Sequence[int], actor: str) -> Sequence[GroupLease]:
@@ -93,10 +92,10 @@ class Membership:
         return devices
 
     def open(self, session: str, group: int) -> GroupLease:
-        """Mark a group as streaming; raise `Refused` if there is no such group, or it has had its stream."""
+        """Mark a group as streaming; raise `Refused` if there is no such group any more, or it has a stream."""
         self._expire()
         entry = self._sessions.get(session)
-        if entry is None or not 0 <= group < len(entry.groups):
+        if entry is None or group not in entry.groups:
             raise Refused(Refusal.NOT_FOUND, f"group {group} of this session is not known here: join again")
         if group not in entry.awaited:
             raise Refused(Refusal.FAILED_PRECONDITION, f"group {group} of this session already has a stream")
@@ -106,11 +105,10 @@ class Membership:
     def close(self, session: str, group: int) -> str:
         """Free the ids of a group whose stream has ended; return the name of its actor."""
         entry = self._sessions[session]
-        entry.held.remove(group)
-        lease = entry.groups[group]
+        lease = entry.groups.pop(group)
         for env_id in lease.env_ids:
             heapq.heappush(self._free[self.device_of(lease)], env_id)
-        if not entry.held:
+        if not entry.groups:
             del self._sessions[session]
         return entry.actor
 
