@@ -39,8 +39,7 @@ class _Field(NamedTuple):
     def check(self, tensor: object) -> None:
         """Raise a WireError unless this is an array of the field's dtype and shape."""
         if not isinstance(tensor, np.ndarray) or tensor.dtype != self.dtype or tensor.shape != self.shape:
-            is_array = isinstance(tensor, np.ndarray)
-            got = f"{tensor.dtype}{list(tensor.shape)}" if is_array else type(tensor).__name__
+            got = f"{tensor.dtype}{list(tensor.shape)}" if isinstance(tensor, np.ndarray) else type(tensor).__name__
             raise WireError(f"expected {self.name} {self.dtype}{list(self.shape)}, got {got}")
 
 
