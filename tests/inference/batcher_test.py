@@ -11,14 +11,18 @@ from seed_rl.types import EnvOutput
 from tests.support.deadlines import within
 
 
-def request_of(lease):
-    size = len(lease.env_ids)
-    output = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.zeros((size, 1), np.uint8))
-    return Request(lease, lease.env_id_array, False, output, stream=None)
+class Timed(Batcher):
+    """A batcher whose seconds pass when a test says so."""
+
+    def __init__(self, max_batch_size, max_wait=1000):
+        super().__init__(max_batch_size, max_wait, clock=lambda: self.now)
+        self.now = 100.0
 
 
 def request(begin, size):
-    return request_of(GroupLease(tuple(range(begin, begin + size)), 0))
+    lease = GroupLease(tuple(range(begin, begin + size)), 0)
+    output = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.zeros((size, 1), np.uint8))
+    return Request(lease, lease.env_id_array, False, output, stream=None)
 
 
 def opened(batcher, *requests):
@@ -27,23 +31,14 @@ def opened(batcher, *requests):
     return requests
 
 
-def expect(batcher, clock, *requests, turnarounds=(1, 1)):
+def expect(batcher, *requests, turnarounds=(1, 1)):
     """Lets groups come back so many seconds after an answer, and answers again; the last one is not back yet."""
     for turnaround in turnarounds:
         for r in requests:
             batcher.put(r)
         assert batcher.get() == list(requests)
         batcher.answered(requests)
-        clock.now += turnaround
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+        batcher.now += turnaround
 
 
 def waiting(batcher):
@@ -68,10 +63,9 @@ def waiting(batcher):
     ],
 )
 def test_groups_are_waited_for_if_they_usually_come_back_within_the_bound(turnarounds, waited_for):
-    clock = Clock()
-    batcher = Batcher(100, max_wait=1000, clock=clock)
+    batcher = Timed(100)
     a, b = opened(batcher, request(0, 2), request(2, 3))
-    expect(batcher, clock, a, b, turnarounds=turnarounds)
+    expect(batcher, a, b, turnarounds=turnarounds)
     batcher.put(a)
     if waited_for:
         thread, got = waiting(batcher)
@@ -83,10 +77,9 @@ def test_groups_are_waited_for_if_they_usually_come_back_within_the_bound(turnar
 
 
 def test_a_batch_of_whole_requests_is_due_when_it_is_full_or_all_expected_groups_are_there():
-    clock = Clock()
-    batcher = Batcher(7, max_wait=1000, clock=clock)
+    batcher = Timed(7)
     a, b, c, _sleeper = opened(batcher, request(0, 2), request(2, 2), request(4, 2), request(6, 1))
-    expect(batcher, clock, a, b, c)
+    expect(batcher, a, b, c)
     d, e = opened(batcher, request(7, 3), request(10, 3))
     for each in (d, e, b, a):
         batcher.put(each)
@@ -96,10 +89,9 @@ def test_a_batch_of_whole_requests_is_due_when_it_is_full_or_all_expected_groups
 
 
 def test_the_request_that_fills_a_batch_releases_it():
-    clock = Clock()
-    batcher = Batcher(4, max_wait=1000, clock=clock)
+    batcher = Timed(4)
     a, b, c = opened(batcher, request(0, 2), request(2, 2), request(4, 1))
-    expect(batcher, clock, c)
+    expect(batcher, c)
     batcher.put(a)
     thread, got = waiting(batcher)
     batcher.put(b)
@@ -108,39 +100,36 @@ def test_the_request_that_fills_a_batch_releases_it():
 
 
 def test_the_oldest_request_waits_no_longer_than_the_bound_whoever_is_expected():
-    clock = Clock()
-    batcher = Batcher(4, max_wait=1000, clock=clock)
+    batcher = Timed(4)
     a, b = opened(batcher, request(0, 2), request(2, 1))
-    expect(batcher, clock, b)
+    expect(batcher, b)
     batcher.put(a)
-    clock.now += 600
+    batcher.now += 600
     batcher.answered([b])
-    clock.now += 400
+    batcher.now += 400
     assert batcher.get() == [a]
 
 
 def test_the_time_of_groups_is_their_waiting_and_their_stepping():
-    clock = Clock()
-    batcher = Batcher(4, max_wait=1000, clock=clock)
+    batcher = Timed(4)
     a, b = opened(batcher, request(0, 2), request(2, 2))
     batcher.put(a)
-    clock.now += 3
+    batcher.now += 3
     batcher.put(b)
-    clock.now += 5
+    batcher.now += 5
     batcher.get()
-    clock.now += 7
+    batcher.now += 7
     batcher.answered([a, b])
     assert batcher.waiting_seconds == (3 + 5 + 7) + (5 + 7)
-    clock.now += 11
+    batcher.now += 11
     batcher.put(b)
     assert (batcher.waiting_seconds, batcher.stepping_seconds) == (27, 11)
 
 
 def test_a_closed_group_takes_its_request_along_and_releases_the_batch_that_waited_for_it():
-    clock = Clock()
-    batcher = Batcher(4, max_wait=1000, clock=clock)
+    batcher = Timed(4)
     a, b, c, d = opened(batcher, request(0, 2), request(2, 1), request(3, 1), request(4, 1))
-    expect(batcher, clock, a, b, c)
+    expect(batcher, a, b, c)
     batcher.put(b)
     batcher.put(a)
     batcher.group_closed(b.lease)
@@ -178,15 +167,14 @@ def test_every_request_is_handed_out_once_among_many_producers():
 
 
 def test_a_group_hangs_if_it_was_answered_and_does_not_come_back():
-    clock = Clock()
-    batcher = Batcher(4, max_wait=0.0, clock=clock)
+    batcher = Timed(4, max_wait=0.0)
     one, two = opened(batcher, request(0, 1), request(1, 2))
-    expect(batcher, clock, one, two)
+    expect(batcher, one, two)
     assert batcher.hanging(60) == 0
-    clock.now += 60
+    batcher.now += 60
     assert batcher.hanging(60) == 3
     batcher.put(one)  # waits for the learner now, not the learner for it
-    clock.now += 60
+    batcher.now += 60
     assert batcher.hanging(60) == 2
     assert batcher.group_closed(one.lease) == 0
     assert batcher.group_closed(two.lease) == 121

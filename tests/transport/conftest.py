@@ -21,25 +21,26 @@ from tests.transport import peers
 
 
 class House:
-    """Makes servers, clients, threads and processes, and ends them."""
+    """Makes servers, clients, threads and processes, which end with `ends`, the youngest first."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, ends):
         self.path = f"unix:{directory}/learner.sock"
-        self.threads = ThreadPoolExecutor(64)
-        self._ends = [self.threads.shutdown]
+        self.threads = ends.enter_context(ThreadPoolExecutor(64))
+        self._ends = ends
 
     def serve(self, address=None, security=None, **limits):
         """Starts a server with a new fake service."""
         service = peers.FakeService()
         server = ActorServer(address or self.path, peers.SETTINGS, security=security or ServerSecurity(), **limits)
         server.service = service
-        self._ends += [service.end, lambda: server.stop(grace=1.0)]
+        self._ends.callback(service.end)
+        self._ends.callback(server.stop, grace=1.0)
         return SimpleNamespace(address=server.start(), server=server, service=service)
 
     def connect(self, address=None, security=None, **options):
         """A client, by default of the server at `path`."""
         client = LearnerClient(address or self.path, security or ClientSecurity(), **options)
-        self._ends.append(client.close)
+        self._ends.callback(client.close)
         return client
 
     def streams(self, client, sizes):
@@ -49,8 +50,7 @@ class House:
 
     def act(self, opening, *messages):
         """A stream to the server at `path` without the client's own checks, with these messages."""
-        channel = grpc.insecure_channel(self.path)
-        self._ends.append(channel.close)
+        channel = self._ends.enter_context(grpc.insecure_channel(self.path))
         metadata = opening.metadata() if isinstance(opening, Opening) else opening
         return channel.stream_stream(ACT)(iter(messages), metadata=metadata, timeout=within(5))
 
@@ -66,20 +66,15 @@ class House:
         program = f"{claim}; runpy.run_path({peers.__file__!r}, run_name='__main__')"
         command = [sys.executable, "-c", program, role, *arguments]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._ends += [process.communicate, process.kill]
+        self._ends.callback(process.communicate)
+        self._ends.callback(process.kill)
         return SimpleNamespace(process=process, line=process.stdout.readline().strip())
-
-    def close(self):
-        """Ends all of them, the youngest first."""
-        for end in reversed(self._ends):
-            end()
 
 
 @pytest.fixture
 def house(tmp_path):
-    house = House(tmp_path)
-    yield house
-    house.close()
+    with contextlib.ExitStack() as ends:
+        yield House(tmp_path, ends)
 
 
 @pytest.fixture

@@ -189,48 +189,36 @@ def test_a_connection_that_has_reached_its_age_takes_no_more_calls_and_keeps_its
 
 
 @pytest.mark.parametrize(
-    ("over", "kind", "sentence", "reason"),
+    ("end", "kind", "sentence", "reason"),
     [
-        (False, Disconnected, r"the learner is stopping \(UNAVAILABLE\)", "the learner is stopping"),
-        (True, RunOver, "is over", "the run is over"),
+        (lambda server, client: server.stop(5.0), Disconnected, r" \(UNAVAILABLE\)", "the learner is stopping"),
+        (lambda server, client: server.stop(5.0, over=True), RunOver, "is over", "the run is over"),
+        (lambda server, client: client.close(), Disconnected, None, "the actor vanished"),
     ],
+    ids=["stopping", "over", "closed"],
 )
-def test_stopping_the_server_ends_waiting_steps(house, over, kind, sentence, reason):
-    learner = house.serve()
-    _, (waiting, idle) = house.streams(house.connect(), [1, 2])
+def test_stopping_the_server_or_closing_the_client_ends_waiting_steps(house, end, kind, sentence, reason):
+    learner, client = house.serve(), house.connect()
+    lease, (waiting, idle) = house.streams(client, [1, 2])
     waiting.step(peers.output(1))
     idle.step(peers.output(2))
     held, result = house.hold(learner, waiting, 1)
     started = time.monotonic()
-    learner.server.stop(5.0, over)
+    end(learner.server, client)
     assert time.monotonic() - started < 4.0
     with pytest.raises(kind, match=sentence):
         result.result(timeout=within(5))
     with pytest.raises(kind):
         idle.step(peers.output(2))
-    assert [learner.service.closed.get(timeout=within(5))[3] for _ in range(2)] == [reason] * 2
-    held.answer(np.zeros(1, np.int32))  # nobody is there any more
-    learner.server.stop(grace=5.0)
-
-
-def test_closing_the_client_ends_everything(house):
-    learner = house.serve()
-    client = house.connect()
-    lease, (stream, idle) = house.streams(client, [1, 1])
-    idle.step(peers.output(1))
-    held, result = house.hold(learner, stream, 1)
-    client.close()
-    assert isinstance(result.exception(timeout=within(5)), Disconnected)
     ends = sorted(learner.service.closed.get(timeout=within(5))[1::2] for _ in range(2))
-    assert ends == [(0, "the actor vanished"), (1, "the actor vanished")]
-    held.answer(np.zeros(1, np.int32))  # too late
-    stream.close()
-    with pytest.raises(Disconnected):
-        stream.step(peers.output(1))
+    assert ends == [(0, reason), (1, reason)]
+    held.answer(np.zeros(1, np.int32))  # nobody is there any more
+    waiting.close()
+    end(learner.server, client)
+    client.close()
     for call in (lambda: client.describe(1.0), lambda: client.open(lease, 0, peers.SPEC)):
         with pytest.raises(Disconnected, match="the client is closed"):
             call()
-    client.close()
 
 
 def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_step(house, monkeypatch):
