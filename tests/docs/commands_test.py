@@ -73,7 +73,7 @@ def scripts(text: str) -> str:
 def steps(part) -> list[str]:
     """The commands of a CI's description, at any depth."""
     if isinstance(part, dict):
-        own = [each for key in ("run", "script") for each in [part.get(key, [])]]
+        own = [part[key] for key in ("run", "script") if key in part]
         lines = [line for each in own for line in ([each] if isinstance(each, str) else each)]
         return lines + [line for value in part.values() for line in steps(value)]
     return [line for each in part for line in steps(each)] if isinstance(part, list) else []
@@ -122,8 +122,7 @@ def of_seed_rl(recorded: list[Line]) -> list[Line]:
             usual = [] if any("gin_file" in each for each in arguments) else ["--gin_file=atari/vtrace_fast"]
             program, arguments = "seed_rl", ["train", *usual, *arguments]
         if program == "seed_rl":
-            is_example = any("my_package" in each for each in arguments)  # the reader's own, which doesn't exist
-            lines.append(line._replace(arguments=arguments, is_complete=not (is_example and arguments[0] == "envs")))
+            lines.append(line._replace(arguments=arguments))
     return lines
 
 
