@@ -52,12 +52,9 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
             raise CannotUse(f"{place} can't be mirrored in {cache} ({reason(error)}): {remedy}") from error
         mirror = Mirror(ObjectStore(place), directory)
         with reaching(place, "read"):
-            if mirror.is_ahead():
-                mirror.adopt()
-            else:
-                mirror.pull()
-        check_writable(place)
+            mirror.begin()
         with reaching(place, "written"):
+            mirror.store.check_writable()
             mirror.store.remove_partial()
         _log.info("%s is mirrored in %s", place, directory)
         with _pushed(mirror, place, min(seconds, _MAX_SECONDS)):
@@ -97,19 +94,17 @@ class Mirror:
         self.store, self.directory = store, directory
         self._sent: dict[str, tuple[int, int]] = {}
 
-    def is_ahead(self) -> bool:
-        """Return whether the directory has a newer checkpoint than the store."""
-        return _newest_checkpoint(self._local()) > _newest_checkpoint(self._stored())
+    def begin(self) -> None:
+        """Make the directory equal to the store, unless its newest checkpoint is newer.
 
-    def adopt(self) -> None:
-        """Take the checkpoints of the store, with their replays, for outdated ones, which the next push removes."""
-        own = re.compile(rf"{_CHECKPOINTS}(checkpoint|replay)-")
-        self._sent = dict.fromkeys(filter(own.match, self._stored()), (-1, -1))
-
-    def pull(self) -> None:
-        """Make the directory equal to the store."""
-        stored = self._stored()
-        for name in self._local().keys() - stored:
+        Then those of the store, with their replays, are outdated, and the next push removes them.
+        """
+        local, stored = self._local(), set(filter(_is_ours, self.store.files()))
+        if _newest_checkpoint(local) > _newest_checkpoint(stored):
+            outdated = re.compile(rf"{_CHECKPOINTS}(checkpoint|replay)-")
+            self._sent = dict.fromkeys(filter(outdated.match, stored), (-1, -1))
+            return
+        for name in local.keys() - stored:
             os.remove(os.path.join(self.directory, name))
         for name in stored:
             path = os.path.join(self.directory, name)
@@ -143,14 +138,11 @@ class Mirror:
     def _local(self) -> dict[str, tuple[int, int]]:
         """Return size and modification time [ns] of the local files by name."""
         found: dict[str, tuple[int, int]] = {}
-        for name in files_in(self.directory):
+        for name in filter(_is_ours, files_in(self.directory)):
             with contextlib.suppress(FileNotFoundError):
                 status = os.stat(os.path.join(self.directory, name))
                 found[name] = (status.st_size, status.st_mtime_ns)
-        return {name: state for name, state in found.items() if _is_ours(name)}
-
-    def _stored(self) -> set[str]:
-        return set(filter(_is_ours, self.store.files()))
+        return found
 
 
 def _is_ours(name: str) -> bool:
@@ -160,13 +152,6 @@ def _is_ours(name: str) -> bool:
 
 def _newest_checkpoint(names: Iterable[str]) -> str:
     return max((name for name in names if name.startswith(_CHECKPOINT)), default="")  # by updates
-
-
-def relative_name(name: str) -> str:
-    """Return a file name, after checking that it does not lead out of its directory."""
-    if re.search(r"(^|/)\.{0,2}(/|$)|\0", name):
-        raise ValueError(f"expected a file name inside of the directory, got {short_repr(name)}")
-    return name
 
 
 class ObjectStore:
@@ -184,8 +169,12 @@ class ObjectStore:
         self._system = DirFileSystem(fo=path.rstrip("/"), fs=system)  # fsspec before 2026 takes a `path` "" for None
 
     def files(self) -> list[str]:
-        """Return the sorted relative names of all complete files."""
-        return sorted(relative_name(name) for name in self._names() if not name.endswith(PARTIAL))
+        """Return the sorted relative names of all complete files, none of which leads out of the directory."""
+        names = sorted(name for name in self._names() if not name.endswith(PARTIAL))
+        for name in names:
+            if re.search(r"(^|/)\.{0,2}(/|$)|\0", name):
+                raise ValueError(f"expected a file name inside of the directory, got {short_repr(name)}")
+        return names
 
     def _names(self) -> list[str]:
         """Return the names of all files, unchecked: they are not safe as local paths."""
@@ -226,14 +215,11 @@ class ObjectStore:
         with contextlib.suppress(FileNotFoundError):
             self._system.rm_file(name)
 
-
-def check_writable(url: str) -> None:
-    """Upload an empty file to a directory and remove it; for the errors see `reaching`."""
-    with reaching(url, "written"):
-        store = ObjectStore(url)
+    def check_writable(self) -> None:
+        """Upload an empty file and remove it."""
         with open(os.devnull, "rb") as nothing:
-            store.send(nothing, ".seed_rl")
-        store.remove(".seed_rl")
+            self.send(nothing, ".seed_rl")
+        self.remove(".seed_rl")
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 
 from seed_rl.experiment.saved_config import SAVED
-from seed_rl.extras.stores.mirror import ObjectStore, check_writable, reaching, working_directory
+from seed_rl.extras.stores.mirror import ObjectStore, reaching, working_directory
 from seed_rl.reporting import metrics
 from seed_rl.runs.run import Run
 from seed_rl.weights import checkpoints
@@ -42,8 +42,10 @@ def check(url: str) -> str | None:
     if "://" not in url:
         return None
     with reaching(url, "read"):
-        files = ObjectStore(url).files()
-    check_writable(url)
+        store = ObjectStore(url)
+        files = store.files()
+    with reaching(url, "written"):
+        store.check_writable()
     return f"{url} is readable and writable and {f'has {len(files)} files' if files else 'empty'}"
 
 

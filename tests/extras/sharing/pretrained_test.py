@@ -14,7 +14,7 @@ from seed_rl.cli.main import main
 from seed_rl.evaluation.policy import experiment_of
 from seed_rl.experiment import config_files
 from seed_rl.extras.sharing import published
-from seed_rl.extras.sharing.published import STATE, WEIGHTS, read
+from seed_rl.extras.sharing.published import WEIGHTS, read
 from seed_rl.weights.checkpoints import CheckpointError
 from seed_rl.weights.warm_start import warm_start
 from tests.support.full_disk import largest_file
@@ -40,7 +40,8 @@ def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkey
     experiment = config_files.load(["catch/vtrace"], ["Experiment.init_from = 'catch'"])
     assert "all weights of catch/checkpoints/" in warm_start(experiment.build_agent(), experiment)
     assert main(["eval", "--logdir=catch", "--greedy", "--episodes=16", "--at_least=0.9"]) == 0
-    assert (tmp_path / "evaluation.json").is_file(), "not in the repository"
+    evaluated = json.loads((tmp_path / "evaluation.json").read_text())  # not in the repository
+    assert (evaluated["logdir"], evaluated["checkpoint"]) == ("catch", "checkpoint-000000000000.npz")
     assert main(["eval", "--logdir=cacth"]) == 2
     assert "Did you mean 'catch'?" in capsys.readouterr().err
     assert main(["pretrained"]) == 0
@@ -57,21 +58,11 @@ def entry(**changes):
     return {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}}
 
 
-def test_weights_of_another_writer_are_read(tmp_path):
-    (tmp_path / WEIGHTS).write_bytes(weights({**entry(), "__metadata__": {STATE: '{"x": 1}', "format": "pt"}}))
-    arrays, state = read(str(tmp_path / WEIGHTS))
-    assert (list(arrays), arrays["a"].dtype, arrays["a"].tolist(), state) == (["a"], np.float32, [1, 2], {"x": 1})
-
-
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"", b"\xff" * 8, weights([]), weights({"a": 1}), weights({"__metadata__": 1}), weights(entry())[:-1]),
-        *(weights(entry(dtype=dtype)) for dtype in ("BOOL", 32)),
-        weights(entry(dtype="F8_E4M3", shape=[8])),
-        *(weights(entry(shape=shape)) for shape in ([3], [-1, -2], [2**40], "2")),
+        *(b"", weights([]), weights(entry())[:-1], weights(entry(dtype="F8_E4M3", shape=[8]))),
         *(weights(entry(shape=shape, data_offsets=[0, 0]), b"") for shape in ([0, 2**62], [2**62, 0, 4])),
-        *(weights(entry(data_offsets=offsets)) for offsets in ([0], [8, 16], [-8, 0], [0, "8"])),
     ],
 )
 def test_damaged_weights_are_refused(tmp_path, content):

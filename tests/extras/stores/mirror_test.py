@@ -1,4 +1,4 @@
-"""Runs whose log directories are in object stores."""
+"""Object stores, and runs whose log directories are there."""
 
 import os
 
@@ -6,7 +6,7 @@ import fsspec
 import pytest
 
 from seed_rl.errors import Failure
-from seed_rl.extras.stores.mirror import Mirror, ObjectStore, working_directory
+from seed_rl.extras.stores.mirror import Mirror, ObjectStore, reaching, working_directory
 from seed_rl.runs.run_directory import CannotUse
 from tests.extras.stores import emulators
 
@@ -46,16 +46,71 @@ def write(directory, name, data):
         file.write(data)
 
 
+def files_in(url):
+    return ObjectStore(url).files()
+
+
+@pytest.mark.parametrize("url", emulators.KINDS, indirect=True)
+def test_complete_files_are_found_and_fetched_and_a_missing_directory_is_empty(url, tmp_path):
+    store, root = fsspec.core.url_to_fs(url, skip_instance_cache=True)  # as on another machine
+    stored = []
+    for *names, last in (("checkpoints/checkpoint-1.npz", "metrics.jsonl"), ("half.partial", "later")):
+        for name in (*names, last):
+            store.makedirs(os.path.dirname(f"{root}/{name}"), exist_ok=True)
+            store.pipe_file(f"{root}/{name}", name.encode())
+        stored += [*names, last]
+        assert files_in(url) == files_in(f"{url}/") == sorted(name for name in stored if name != "half.partial")
+    assert files_in(f"{url}/checkpoints") == ["checkpoint-1.npz"]
+    assert files_in(f"{url}/nothing") == files_in(f"{url}/metrics.jsonl") == files_in(f"{url}/metrics") == []
+    ObjectStore(url).fetch("checkpoints/checkpoint-1.npz", str(tmp_path / "here"))
+    assert (tmp_path / "here").read_bytes() == b"checkpoints/checkpoint-1.npz"
+    ObjectStore(url).remove("nothing")
+    with pytest.raises(FileNotFoundError):
+        ObjectStore(url).fetch("nothing", str(tmp_path / "here"))
+
+
+@pytest.mark.parametrize("name", [".", "..", "/a", "a//b", "./a", "a/.", "../a", "a/../b", "a/../../b", "a\0b"])
+def test_a_store_that_names_a_file_outside_of_the_directory_is_refused(name, url, monkeypatch):
+    store, root = fsspec.core.url_to_fs(url)
+    monkeypatch.setattr(store, "get_file", lambda *_: pytest.fail("something was fetched"))
+    monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/..a/b..": {}})
+    assert files_in(url) == ["..a/b.."]
+    monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/{name}": {}})
+    with pytest.raises(Failure, match=f"^{url} can't be read: expected a file name inside of the directory, got "):
+        working_directory(url).__enter__()
+
+
+@pytest.mark.parametrize("kind", emulators.WITH_BUCKETS)
+def test_a_mistyped_bucket_is_empty_for_readers_and_not_created_for_writers(kind, tmp_path):
+    ObjectStore(emulators.directory(kind, tmp_path)).check_writable()
+    mistyped = f"{kind}://mistyped/run"
+    assert files_in(mistyped) == []
+    missing = pytest.raises(CannotUse, match=f"^{mistyped} can't be written: there is no bucket mistyped$")
+    with missing, reaching(mistyped, "written"):
+        ObjectStore(mistyped).check_writable()
+    assert emulators.buckets(kind) == ["bucket"]
+
+
+@pytest.mark.parametrize("url", emulators.WITH_BUCKETS, indirect=True)
+def test_keys_that_stand_for_directories_are_no_files(url):
+    store, root = fsspec.core.url_to_fs(url)
+    for name in ("", "checkpoints/", "metrics.jsonl"):
+        store.pipe_file(f"{root}/{name}", b"")
+    assert files_in(url) == ["metrics.jsonl"]
+
+
 @pytest.mark.parametrize("url", emulators.KINDS, indirect=True)
 def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url):
     with working_directory(url) as directory:
         write(directory, "metrics.jsonl", b"one\n")
+        write(directory, "learner.log", b"much")
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
         write(directory, "lock", b"")
         write(directory, "checkpoint-2.npz.partial", b"half of it")
         with pytest.raises(CannotUse, match=f"another learner is running in {url}"):
             working_directory(url).__enter__()
-    assert content(url) == {"metrics.jsonl": b"one\n", "checkpoints/checkpoint-1.npz": b"first"}
+    kept = {"learner.log": b"much"}
+    assert content(url) == kept | {"metrics.jsonl": b"one\n", "checkpoints/checkpoint-1.npz": b"first"}
     assert not os.path.exists(directory), "nothing is left on this machine"
 
     # A killed learner left files here, and the run continued on another machine.
@@ -66,40 +121,11 @@ def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url
             assert file.tell() == 4
             file.write(b"two\n")
         assert os.listdir(os.path.join(directory, "checkpoints")) == ["checkpoint-1.npz"]
-        os.remove(os.path.join(directory, "checkpoints/checkpoint-1.npz"))
+        for name in ("learner.log", "checkpoints/checkpoint-1.npz"):
+            os.remove(os.path.join(directory, name))
         write(directory, "checkpoints/checkpoint-2.npz", b"second")
-    assert content(url) == {"metrics.jsonl": b"one\ntwo\n", "checkpoints/checkpoint-2.npz": b"second"}
-
-
-def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path):
-    store = FailingStore(url)
-    mirror = Mirror(store, str(tmp_path / "here"))
-    store.fails = False
-    write(tmp_path / "here", "checkpoints/checkpoint-1.npz", b"first")
-    mirror.push()
-    os.remove(tmp_path / "here/checkpoints/checkpoint-1.npz")
-    write(tmp_path / "here", "checkpoints/checkpoint-2.npz", b"second")
-    store.fails = True
-    with pytest.raises(ZeroDivisionError):
-        mirror.push()
-    assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
-    store.fails = False
-    store.remove("checkpoints/checkpoint-1.npz")  # by somebody else
-    write(tmp_path / "here", "learner.log", b"much")
-    mirror.push()
-    os.remove(tmp_path / "here/learner.log")
-    mirror.push()
-    assert content(url) == {"checkpoints/checkpoint-2.npz": b"second", "learner.log": b"much"}, "only checkpoints go"
-
-
-def test_a_bucket_writes_nowhere_but_into_the_directory(url, monkeypatch):
-    with working_directory(url) as directory:
-        write(directory, "metrics.jsonl", b"one\n")
-    store, root = fsspec.core.url_to_fs(url)
-    monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/a/../../outside": {"type": "file"}})
-    monkeypatch.setattr(store, "get_file", lambda *_: pytest.fail("something was fetched"))
-    with pytest.raises(Failure, match=f"^{url} can't be read: expected a file name inside of the directory, got "):
-        working_directory(url).__enter__()
+    after = kept | {"metrics.jsonl": b"one\ntwo\n", "checkpoints/checkpoint-2.npz": b"second"}
+    assert content(url) == after, "of what was removed, only checkpoints go"
 
 
 def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_path, monkeypatch):
@@ -146,10 +172,11 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
     with monkeypatch.context() as patched, unreachable:
         patched.setattr("seed_rl.extras.stores.mirror.ObjectStore", FailingStore)
         with working_directory(url):
+            os.remove(os.path.join(directory, "checkpoints/checkpoint-1.npz"))
             write(directory, "checkpoints/checkpoint-2.npz", b"second")
-    assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
+    assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}, "the old one stays until the new one is there"
     with working_directory(url):
-        os.remove(os.path.join(directory, "checkpoints/checkpoint-1.npz"))
+        pass
     assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}, "what was removed here is removed there"
 
 

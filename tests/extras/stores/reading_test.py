@@ -1,6 +1,5 @@
 """A run in an object store is read like one on this machine; no more is fetched than that takes."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -9,7 +8,6 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from seed_rl.api import open_run
-from seed_rl.cli.main import main
 from seed_rl.evaluation.recorded import runs_with_returns
 
 
@@ -27,33 +25,18 @@ def fetched(monkeypatch):
     return paths
 
 
-@pytest.fixture
-def run(saved_run):
-    """The directory of a run with a newer checkpoint, and much else."""
-    logdir = pathlib.Path(saved_run("catch/vtrace", "VTrace.hidden = 8")[0])
-    for name in ("best", "checkpoint-000000000008"):
-        shutil.copy(logdir / "checkpoints/checkpoint-000000000007.npz", logdir / f"checkpoints/{name}.npz")
-    (logdir / "checkpoints/replay-000000000009.npz").write_bytes(b"many gigabytes")
-    (logdir / "learner.log").write_text("much")
-    return logdir
-
-
-def test_one_checkpoint_is_fetched(run, fetched):
+def test_one_checkpoint_is_fetched(saved_run, fetched):
+    run = pathlib.Path(saved_run("catch/vtrace", "VTrace.hidden = 8")[0])
     newest, chosen = "checkpoint-000000000008.npz", "checkpoint-000000000007.npz"
+    for name in ("best.npz", newest):
+        shutil.copy(run / "checkpoints" / chosen, run / "checkpoints" / name)
+    (run / "checkpoints/replay-000000000009.npz").write_bytes(b"many gigabytes")
+    (run / "learner.log").write_text("much")
     for checkpoint, name in ((None, newest), ("best", "best.npz"), ("7", chosen), (chosen, chosen)):
         fetched.clear()
         with open_run(f"file://{run}", checkpoint) as copy:
             assert os.listdir(f"{copy}/checkpoints") == [name]
         assert fetched == [f"{run}/config.json", f"{run}/checkpoints/{name}"]
-
-
-def test_eval_leaves_its_result_here(run, tmp_path, monkeypatch):
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    assert main(["eval", f"--logdir=file://{run}", "--checkpoint=best", "--episodes=2", "--envs=2"]) == 0
-    assert os.listdir() == ["evaluation.json"]
-    written = json.loads(pathlib.Path("evaluation.json").read_text())
-    assert (written["logdir"], written["checkpoint"]) == (f"file://{run}", "best.npz")
 
 
 def test_runs_in_a_store_are_found_from_metrics_and_settings_alone(tmp_path, fetched):
