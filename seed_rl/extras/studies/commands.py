@@ -71,13 +71,13 @@ def _sweep(values: flags.FlagValues) -> Study:
 def _search(values: flags.FlagValues) -> int:
     if importlib.util.find_spec("optuna") is None:
         raise UsageError("--search needs Optuna: pip install optuna")
-    from seed_rl.extras.studies.search import Search, extremes, median_pruner, read_space
+    from seed_rl.extras.studies.search import Search, extremes, read_space
 
     experiment = load(values)
     for binding in extremes(read_space(values.search)):  # report mistakes before the first trial
         load(values, binding)
-    directory, pruner = logdir_of(values, "search_"), median_pruner(values.prune_after)
-    search = Search(values.search, _arguments(values), directory, experiment, values.trials, pruner)
+    directory = logdir_of(values, "search_")
+    search = Search(values.search, _arguments(values), directory, experiment, values.trials, values.prune_after)
     code = _run(search)
     if best := search.best_command():
         print(best)

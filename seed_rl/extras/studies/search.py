@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.extras.studies.runs import Run, Trial, train_all
-from seed_rl.extras.studies.sweep import Column, Study, split_values
+from seed_rl.extras.studies.sweep import Study, split_values
 from seed_rl.foreign import printable
 from seed_rl.reporting.text import short
 from seed_rl.system.files import explaining, locking
@@ -34,7 +34,7 @@ _STATES = {
     TrialState.RUNNING: "unfinished",
 }
 _LOG_RATIO = 10  # ratio of the bounds from which a range is searched on a logarithmic scale
-_INTEGER = r"[-+]?\d[\d_]{0,17}"
+_INTEGER = r"[-+]?\d(?:_?\d){0,17}"
 _NUMBER = rf"({_INTEGER}(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 
 
@@ -82,11 +82,6 @@ def text_of(value: Any, values: BaseDistribution) -> str:
         scale = value if values.log else values.high - values.low
         value = min(values.high, max(values.low, round(value, 3 - math.ceil(math.log10(scale)))))
     return str(value)
-
-
-def median_pruner(prune_after: float) -> optuna.pruners.BasePruner:
-    """Build a pruner of trials below the median of five or more, after a share `prune_after` of their frames."""
-    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=math.ceil(prune_after * STEPS))
 
 
 class _Suggested(Run):
@@ -143,12 +138,13 @@ class Search(Study):
         directory: str,
         experiment: Experiment,
         trials: int,
-        pruner: optuna.pruners.BasePruner,
+        prune_after: float,
     ):
         """Search the space of `read_space(searches)`, or raise a ConfigError if the directory can't be used for that.
 
         The `arguments` of `seed_rl train` are those of all trials, as is the `experiment`, whose seed is the sampler's,
-        too. The number of `trials` to finish or prune includes those of earlier calls.
+        too. The number of `trials` to finish or prune includes those of earlier calls. Trials below the median of five
+        or more are pruned after a share `prune_after` of their frames.
         """
         self.arguments, self.experiment = arguments, experiment
         self._space, self._count = read_space(searches), trials
@@ -160,8 +156,13 @@ class Search(Study):
             path = os.path.abspath(os.path.join(directory, "study.journal"))  # absolute: Optuna's lock is a link to it
             with contextlib.suppress(BlockingIOError), locking(os.path.join(directory, "lock")):
                 _remove_torn_line(path)
-            storage, options = JournalStorage(JournalFileBackend(path)), {"direction": "maximize", "pruner": pruner}
-            self._study = optuna.create_study(storage=storage, study_name="search", load_if_exists=True, **options)
+            self._study = optuna.create_study(
+                storage=JournalStorage(JournalFileBackend(path)),
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=math.ceil(prune_after * STEPS)),
+                study_name="search",
+                direction="maximize",
+                load_if_exists=True,
+            )
             saved = self._study.user_attrs.get("arguments", given)
             if saved != given:
                 earlier = shlex.join(map(str, saved)) if isinstance(saved, list) else repr(saved)
@@ -211,10 +212,9 @@ class Search(Study):
             row |= {"score": score, "frames": frames}
         return row | {key: text for key, text in found.user_attrs.items() if key == "failure"}
 
-    def columns(self) -> dict[str, Column | None]:
-        settings = {name: Column(_head(name)) for name in self._space}
-        reached = {"score": Column("score", "{:.2f}".format), "frames": Column("frames", short)}
-        return {"trial": Column("trial"), **settings, **reached, "state": Column("state"), "failure": None}
+    def heads(self) -> dict[str, str | None]:
+        settings = {name: _head(name) for name in self._space}
+        return {"trial": "trial", **settings, "score": "score", "frames": "frames", "state": "state", "failure": None}
 
     def best_command(self) -> str:
         """Return the command that trains with the best finished trial's settings; empty if no trial has finished."""

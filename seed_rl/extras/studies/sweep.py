@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from seed_rl.experiment import ConfigError
 from seed_rl.extras.studies.runs import Run, Trial, train_all
@@ -23,13 +23,13 @@ from seed_rl.system.files import explaining
 
 _MOST_RUNS = 10_000
 _MAX_NAME = 120  # characters; file systems limit names to 255 bytes
-
-
-class Column(NamedTuple):
-    """A column in a table of results."""
-
-    head: str
-    text: Callable[[Any], str] | None = None  # formats a number; None for a column of texts
+_REACHED = {
+    "env_frames": "frames",
+    "hours": "time",
+    "last_return": "return",
+    "best_return": "best",
+    "last_evaluation": "eval",
+}
 
 
 class Study(abc.ABC):
@@ -50,36 +50,36 @@ class Study(abc.ABC):
         """Return one row per run, the best first. The key `failure` has the reason for a failure."""
 
     @abc.abstractmethod
-    def columns(self) -> Mapping[str, Column | None]:
-        """Return the columns of `results` by key, starting with the run; None for those left out of the table."""
+    def heads(self) -> Mapping[str, str | None]:
+        """Return the heads of the columns of `results`, starting with the run; None for those left out of the table."""
 
     def table(self) -> str:
-        """Format the results, without columns of numbers that no run has, and the reasons for failures."""
-        rows, every = self.results(), {key: each for key, each in self.columns().items() if each is not None}
-        shown = {key: each for key, each in every.items() if each.text is None or any(key in row for row in rows)}
-        cells = [[(each.text or str)(row[key]) if key in row else "" for key, each in shown.items()] for row in rows]
-        name = next(iter(shown))
+        """Format the results, without columns that no run has, and the reasons for failures."""
+        rows, heads = self.results(), self.heads()
+        used = {key for row in rows for key in row} or set(heads)
+        shown = {key: head for key, head in heads.items() if head and key in used}
+        cells = [[_text(key, row[key]) if key in row else "" for key in shown] for row in rows]
+        name = next(iter(heads))
         failures = [f"{name} {row[name]}: {row['failure']}" for row in rows if "failure" in row]
-        return "\n".join([columns([column.head for column in shown.values()], cells), *failures])
+        return "\n".join([columns([*shown.values()], cells), *failures])
 
     def write_results(self) -> str:
         """Write `results.csv` and return its path, or raise ConfigError."""
         path, rows = os.path.join(self.directory, "results.csv"), self.results()
         what = f"the results in {self.directory} can't be written"
         with explaining(ConfigError, what), open(path, "w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
+            table = csv.DictWriter(file, [*self.heads()], lineterminator="\n")
             table.writeheader()
             table.writerows(rows)
         return path
 
 
-_REACHED = {
-    "env_frames": Column("frames", short),
-    "hours": Column("time", lambda hours: duration(3600 * hours)),
-    "last_return": Column("return", "{:.2f}".format),
-    "best_return": Column("best", "{:.2f}".format),
-    "last_evaluation": Column("eval", "{:.2f}".format),
-}
+def _text(key: str, value: Any) -> str:
+    if key == "hours":
+        return duration(3600 * value)
+    if key in ("env_frames", "frames"):
+        return short(value)
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def seeds_of(texts: Sequence[str]) -> list[int]:
@@ -151,10 +151,10 @@ class Sweep(Study):
         """Return one row per trial with settings, state, frames and returns; the best last return first."""
         return sorted(map(_row, self._runs), key=lambda row: -row.get("last_return", -math.inf))
 
-    def columns(self) -> dict[str, Column | None]:
-        """Return the columns of `results`; the table omits settings, which are part of the runs' names."""
+    def heads(self) -> dict[str, str | None]:
+        """Return the heads of the columns of `results`; the table omits settings, which are part of the runs' names."""
         settings = dict.fromkeys(name for run in self._runs for name in run.trial.settings)
-        return {"run": Column("run"), **settings, "state": Column("state"), **_REACHED, "failure": None}
+        return {"run": "run", **settings, "state": "state", **_REACHED, "failure": None}
 
 
 def _row(run: Run) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A search for settings: most tests replace the runs by curves, the last one trains."""
+"""A search for settings: its space; then curves stand for the runs; the last test trains."""
 
 import csv
 import glob
@@ -8,13 +8,62 @@ import statistics
 
 import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import ConfigError, config_files
-from seed_rl.extras.studies import search
 from seed_rl.extras.studies.runs import Run
-from seed_rl.extras.studies.search import STEPS, Search, median_pruner
+from seed_rl.extras.studies.search import STEPS, Search, extremes, read_space, text_of
 from seed_rl.system.files import locking
+
+
+@pytest.mark.parametrize(
+    ("text", "distribution"),
+    [
+        ("1e-4..1e-2", FloatDistribution(1e-4, 1e-2, log=True)),
+        (" 0.01 .. 0.1 ", FloatDistribution(0.01, 0.1, log=True)),
+        ("0.9..0.99", FloatDistribution(0.9, 0.99)),
+        ("-1..-0.5", FloatDistribution(-1, -0.5)),
+        ("1..40", IntDistribution(1, 40, log=True)),
+        ("1_000..5_000", IntDistribution(1000, 5000)),
+        ("16,64,16", CategoricalDistribution(["16", "64"])),
+        ("(1, 2),none", CategoricalDistribution(["(1, 2)", "none"])),
+    ],
+)
+def test_a_range_or_choices(text, distribution):
+    assert read_space([f"A.b = {text}"]) == {"A.b": distribution}
+
+
+@pytest.mark.parametrize(
+    ("texts", "word"),
+    [
+        *(([text], "expected NAME=LOW..HIGH or") for text in ("A.b", "=1..2", "A.b=5,", "A.b=1e-4...2", "A.b=1_..5")),
+        *(([text], "a lower to a higher finite bound") for text in ("A.b=1e-2..1e-4", "A.b=1..1e999")),
+        (["A.b=1..2", "A.b=3,4"], "A.b twice"),
+    ],
+)
+def test_a_space_that_makes_no_sense_is_refused(texts, word):
+    with pytest.raises(ConfigError, match=word):
+        read_space(texts)
+
+
+def test_bounds_and_choices_are_what_the_experiment_must_accept():
+    assert list(extremes(read_space(["A.b=1e-4..1", "A.c=x,y"]))) == ["A.b = 0.0001", "A.b = 1.0", "A.c = x", "A.c = y"]
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "text"),
+    [
+        ("1e-4..1e-2", 0.00023456789, "0.000235"),
+        ("0.99995..0.99999", 0.999973456, "0.9999735"),
+        ("1.0..4000", 1234.5678, "1230.0"),
+        ("0.0..1.0", 0.123456, "0.123"),
+        ("3..5", 4, "4"),
+    ],
+)
+def test_values_are_short_and_stay_in_their_range(space, value, text):
+    assert text_of(value, read_space([f"A.b={space}"])["A.b"]) == text
+
 
 FRAMES = 1000
 SEARCHES = ("Catch.level=1..9", "Catch.shape=a,b")
@@ -46,8 +95,7 @@ def trained(monkeypatch):
 
 def new_search(directory, trials, searches=SEARCHES, seed=1, prune_after=0.2):
     experiment = config_files.load("catch/vtrace", [f"Experiment.total_frames={FRAMES}", f"Experiment.seed={seed}"])
-    pruner = median_pruner(prune_after)
-    return Search(searches, ["--gin_file=catch/vtrace"], str(directory), experiment, trials, pruner)
+    return Search(searches, ["--gin_file=catch/vtrace"], str(directory), experiment, trials, prune_after)
 
 
 def run(running, stopped=lambda: False):
@@ -154,7 +202,7 @@ class PrunesAll(optuna.pruners.BasePruner):
 
 
 def test_a_real_run_is_trained_and_pruned(tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "median_pruner", lambda prune_after: PrunesAll())
+    monkeypatch.setattr(optuna.pruners, "MedianPruner", lambda **_: PrunesAll())
     settings = (
         "Actors.groups_per_actor=1",
         "Actors.envs_per_group=4",  # one batch size to compile for

@@ -21,7 +21,8 @@ if "Experiment.total_frames = 1_000_000_000" in str(sys.argv):
     signal.sigwait([signal.SIGINT])
     sys.exit(130)
 """
-"""Stands in for `seed_rl train`: writes a row, fails on a board of three columns, and may run until stopped."""
+"""Stands in for `seed_rl train`, which the last test of search_test.py runs: writes a row, fails on a board of three
+columns, and may run until stopped."""
 
 
 def test_every_combination_is_run_with_every_seed_of_a_number_or_a_list():
@@ -55,14 +56,6 @@ def test_a_grid_that_makes_no_sense_is_refused(grid):
         trials(grid, [1])
 
 
-@pytest.fixture
-def no_training(tmp_path, monkeypatch):
-    """What really runs is proven by the last test of `search_test`."""
-    (tmp_path / "train.py").write_text(TRAIN)
-    program = [sys.executable, "-IS", str(tmp_path / "train.py")]
-    monkeypatch.setattr(children, "seed_rl", lambda *arguments: [*program, *arguments])
-
-
 def rows_of(tmp_path, trial):
     """The metrics of a trial so far."""
     path = tmp_path / trial.name / "metrics.jsonl"
@@ -75,7 +68,10 @@ def run(sweep, tmp_path, trial):
     return sweep.run(lambda: len(rows_of(tmp_path, trial)) > before, said.append), said
 
 
-def test_a_sweep_quotes_a_failed_run_and_goes_on_where_it_was_stopped(no_training, tmp_path):
+def test_a_sweep_quotes_a_failed_run_and_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(TRAIN)
+    program = [sys.executable, "-IS", str(tmp_path / "train.py")]
+    monkeypatch.setattr(children, "seed_rl", lambda *arguments: [*program, *arguments])
     wanted = [*trials(["Catch.columns=5,3"], [1]), *trials(["Experiment.total_frames=1_000_000_000"], [2])]
     finished, failed, stopped = wanted
     failure = f"failed: {failed.name} (2 of 3): the board is too narrow"
