@@ -8,7 +8,6 @@ from seed_rl.cli import flags
 from seed_rl.cli.flags import RunOption
 from seed_rl.errors import UsageError
 from seed_rl.runs.run import Run
-from seed_rl.system.files import explaining
 from seed_rl.transport.address import parse_address
 
 
@@ -24,9 +23,7 @@ def _serving(values: flags.FlagValues, run: Run) -> Iterator[None]:
         raise UsageError("--metrics_address needs a package: pip install prometheus-client")
     from seed_rl.extras.prometheus.endpoint import serving
 
-    with contextlib.ExitStack() as cleanup:
-        with explaining(UsageError, f"--metrics_address={address} can't be listened on"):
-            gauges = cleanup.enter_context(serving(address))
+    with serving(address) as gauges:
         run.changes.append(gauges.added_to)
         yield
 

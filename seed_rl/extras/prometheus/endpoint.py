@@ -11,7 +11,9 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from seed_rl.errors import UsageError
 from seed_rl.reporting.metrics import Sink
+from seed_rl.system.files import explaining
 from seed_rl.transport.address import Address
 
 if TYPE_CHECKING:
@@ -42,10 +44,11 @@ class Gauges(Sink, Collector):
 
 @contextlib.contextmanager
 def serving(address: Address) -> Iterator[Gauges]:
-    """Serve the yielded gauges to anyone who can reach an address; raise OSError if it can't be listened on."""
+    """Serve the yielded gauges to anyone who can reach an address; raise UsageError if it can't be listened on."""
     gauges, registry = Gauges(), CollectorRegistry()
     registry.register(gauges)
-    server, thread = start_http_server(address.port, address.host, registry)
+    with explaining(UsageError, f"--metrics_address={address} can't be listened on"):
+        server, thread = start_http_server(address.port, address.host, registry)
     try:
         yield gauges
     finally:
