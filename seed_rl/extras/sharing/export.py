@@ -15,6 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from seed_rl import __version__
 from seed_rl.evaluation.policy import Policy
 from seed_rl.extras.sharing.published import ABOUT
+from seed_rl.specs import CannotAct
 from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
@@ -86,6 +87,8 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
     initial = policy.agent.initial_state(batch)
     names = {name: re.sub(r"\W", "_", f"observation_{name}") for name, _ in spec.observation_tensors() if name}
     names = names or {"": "observation"}
+    if len(set(names.values())) < len(names):
+        raise CannotAct(f"an export can't tell these observations apart: {', '.join(map(repr, names))}")
     shapes = {"prev_action": (action.shape, action.dtype), "reward": ((), tf.float32), "done": ((), tf.bool)}
     shapes |= {names[name]: (part.shape, part.dtype) for name, part in spec.observation_tensors()}
     shapes |= {name: (part.shape[1:], part.dtype) for name, part in _named(initial).items()}
