@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+from functools import partial
 from types import SimpleNamespace
 
 import fsspec
@@ -58,16 +59,9 @@ class Alone:
         return arrays
 
 
-def record(run):
-    make_repeatable(run, record=True)
-
-
-def synchronise(run):
-    make_repeatable(run, record=True, synchronous=True)
-
-
-def film(run):
-    film_every(5, run)
+film = partial(film_every, 5)
+record = partial(make_repeatable, record=True)
+synchronise = partial(record, synchronous=True)
 
 
 def join(run):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-DIRECTORY = "films"
 _OUTPUT = "play.log"
 _APART = ("nice", "-n", "19", "env", "CUDA_VISIBLE_DEVICES=-1")  # the accelerator belongs to the learner
 _END_SECONDS = 2.0
@@ -55,7 +54,7 @@ class Films(Sink):
         """Films are `interval` seconds apart; `modules` outside of this library are those that the experiment needs."""
         self._logdir, self._interval, self._sinks = logdir, interval, sinks
         self._imports = [f"--import_module={module}" for module in modules]
-        self._directory = os.path.join(logdir, DIRECTORY)
+        self._directory = os.path.join(logdir, "films")
         self.process: subprocess.Popen[bytes] | None = None  # makes the latest film
         self._due: float | None = None  # wall time of the next film [s]
         self._latest = 0.0  # wall time at which the process is stopped [s]

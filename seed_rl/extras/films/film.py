@@ -22,8 +22,6 @@ from seed_rl.system.files import StrPath, complete_or_absent
 from seed_rl.types import EnvOutput
 from seed_rl.weights.policy_sources import opening
 
-_HOLD_SECONDS = 1.0  # of the last picture of an episode
-_SMALLEST, _LARGEST = 320, 1920  # pixels of an enlarged picture's shorter side, and of its longer one at most
 _MP4 = [
     *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-threads", "1", "-pix_fmt", "yuv420p"),
     *("-movflags", "+faststart", "-f", "mp4"),
@@ -32,8 +30,6 @@ _MP4 = [
 _PALETTE = ["-filter_complex", "split[all][seen];[seen]palettegen[colours]", "-map", "[colours]", "-f", "apng"]
 _LOSSLESS = ["-map", "[all]", "-c:v", "flashsv", "-f", "matroska"]
 _GIF = ["-filter_complex", "paletteuse=dither=none", "-loop", "0", "-f", "gif"]
-
-_PIPE_BYTES = 2**20  # to ffmpeg, Linux's maximum: the environment needn't wait while whole pictures are queued
 
 _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
@@ -73,7 +69,7 @@ def film(
 
     The paths end in .mp4 or .gif, else it is a ValueError; files appear once they are complete, or it is an OSError.
     """
-    hold = max(1, round(fps * _HOLD_SECONDS))
+    hold = max(1, round(fps))
     films: list[_Append] = []
     picture: np.ndarray | None = None
     episode, length, score, was_last = 1, -1, np.zeros(env.num_envs), False
@@ -128,7 +124,7 @@ def film_run(
 def enlarge(picture: np.ndarray) -> np.ndarray:
     """Repeat pixels of uint8 [H, W, 3] until the shorter side has 320, as long as the longer side fits 1,920."""
     short, long = sorted(picture.shape[:2])
-    factor = max(1, min(-(-_SMALLEST // short), _LARGEST // long))
+    factor = max(1, min(-(-320 // short), 1920 // long))
     return picture.repeat(factor, axis=1).repeat(factor, axis=0)  # few single pixels first, then whole rows
 
 
@@ -182,8 +178,9 @@ def _ffmpeg(path: str, arguments: Sequence[str]) -> Iterator[_Append]:
             start_new_session=True,  # only this process handles Ctrl-C
         )
         pipe: Any = process.stdin
+        # Linux's maximum: the environment needn't wait while whole pictures are queued.
         with suppress(OSError):  # beyond the user's share of such memory: the film is only written more slowly
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 2**20)
 
         def finish() -> None:
             with suppress(BrokenPipeError):

@@ -152,7 +152,7 @@ def blank_unroll(agent: Agent, batch: int) -> Unroll:
 
 def message_us(size: int) -> tuple[float, float, str]:
     """Look up the times in `_MESSAGES` of the largest messages no larger than a group's, and describe the source."""
-    known = max((each for each in _MESSAGES if each <= size), default=min(_MESSAGES))
+    known = max(each for each in _MESSAGES if each <= size)
     server_us, host_us = _MESSAGES[known]
     return server_us, host_us, f"as for {known} Atari environments per message on a core of an EPYC"
 

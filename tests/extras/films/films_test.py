@@ -6,11 +6,9 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import tempfile
 from unittest.mock import Mock
 
-import pytest
 from absl import flags
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -21,6 +19,7 @@ from seed_rl.extras.films.during_training import Films, film_every
 from seed_rl.extras.films.film import add_caption
 from seed_rl.runs.assembly import Assembly, Parts
 from seed_rl.runs.run import Run
+from seed_rl.system import children
 
 
 def rows(sinks, *frames):
@@ -55,24 +54,9 @@ def test_a_film_of_the_newest_checkpoint_reaches_tensorboard(saved_run, wait_for
     assert (image.step, image.encoded_image_string) == (20, gif.read_bytes())
 
 
-class Screen:
-    """A sink that fails if it is shown a film."""
-
-    film = None
-
-
-@pytest.fixture
-def play(tmp_path, monkeypatch):
-    """Puts a shell script into the place of `seed_rl play`, in a log directory with a checkpoint."""
-
-    def put(script):
-        monkeypatch.setattr(sys, "executable", str(tmp_path / "play"))
-        (tmp_path / "play").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "play").chmod(0o700)
-        (tmp_path / "checkpoints").mkdir()
-        (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
-
-    return put
+def add_checkpoint(logdir):
+    (logdir / "checkpoints").mkdir(parents=True)
+    (logdir / "checkpoints" / "checkpoint-1.npz").touch()
 
 
 def test_a_film_may_import_the_modules_of_the_experiment_and_its_directory_has_a_comma(tmp_path, monkeypatch):
@@ -80,18 +64,18 @@ def test_a_film_may_import_the_modules_of_the_experiment_and_its_directory_has_a
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: begun.append(command) or Mock())
     bindings = ["Gym.id = 'tests.support.registered_envs:Echo-v0'"]
     sinks = sinks_with_films(config_files.load(["gym/any"], bindings), str(logdir), 1)
-    (logdir / "checkpoints").mkdir(parents=True)
-    (logdir / "checkpoints" / "checkpoint-1.npz").touch()
+    add_checkpoint(logdir)
     rows(sinks, 0, 10)
     assert {"--exit_with_parent", "--import_module=tests.support.registered_envs"} <= set(begun[0])
     (outputs,) = (word.partition("=")[2] for word in begun[0] if word.startswith("--output="))
     assert [path.partition("/films/")[0] for path in flags.ListParser().parse(outputs)] == [str(logdir)] * 2
 
 
-def test_a_film_ends_when_it_takes_too_long_and_with_its_run(play, tmp_path, monkeypatch, caplog):
+def test_a_film_ends_when_it_takes_too_long_and_with_its_run(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(during_training, "MAX_SECONDS", 50.0)
-    play("read -r _")
-    films = Films(str(tmp_path), 0.0, [Screen()])
+    monkeypatch.setattr(children, "seed_rl", lambda *arguments: ["sleep", "1000"])
+    add_checkpoint(tmp_path)
+    films = Films(str(tmp_path), 0.0, [None])  # which can't be shown a film
     rows([films], 0)
     first = films.process
     rows([films], 5)
