@@ -1,7 +1,6 @@
 """The share of random actions that falls in the course of a run, for agents that explore epsilon-greedily."""
 
 import keras
-import tensorflow as tf
 
 
 class FallingEpsilon:
@@ -11,11 +10,7 @@ class FallingEpsilon:
         """The probability before the first update, the one after `updates` of them, and this number, at least 1."""
         self._start, self._end, self._updates = start, end, updates
         self.variable = keras.Variable(start, trainable=False, dtype="float32", name="epsilon")
-
-    @property
-    def value(self) -> tf.Tensor:
         """The present probability, a float32 scalar."""
-        return self.variable.value
 
     def after_update(self, learner_updates: int) -> None:
         """Set the probability that holds after learner update number `learner_updates` (from 1)."""

@@ -18,7 +18,7 @@ from seed_rl.agents.actor_critic.terms import Decisions, NetworkOutput, Terms, a
 from seed_rl.agents.base import ActOutput, LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.normalisation import ValueHead
-from seed_rl.networks.torsos import dense
+from seed_rl.networks.torsos import dense, through
 from seed_rl.networks.trunk import Observed, Trunk, TrunkModel, TrunkState
 from seed_rl.rl import masks, randomness
 from seed_rl.rl.distributions import distribution_of
@@ -28,17 +28,6 @@ from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
 ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
-
-_LOG_ENTROPY_COSTS = (-20.0, 20.0)  # bounds outside of which the cost would soon vanish or overflow
-
-
-class Moments(NamedTuple):
-    """The contribution of a batch to the running statistics."""
-
-    observations: Any
-    """The result of `Trunk.moments`."""
-    value_targets: Any
-    """The result of `ValueHead.moments`."""
 
 
 class Critic(keras.layers.Layer):
@@ -59,9 +48,7 @@ class Critic(keras.layers.Layer):
     def call(self, features: tf.Tensor, prev_action: tf.Tensor, env_output: EnvOutput) -> tf.Tensor:
         """Map the policy's features [T, B, F] to features for the value, given steps with all observations."""
         joined = tf.concat([features, self.trunk(prev_action, env_output, TrunkState((), ()))[0]], axis=-1)
-        for layer in self._layers_after:
-            joined = layer(joined)
-        return joined
+        return through(self._layers_after, joined)
 
 
 class ActorCritic(TrunkModel):
@@ -106,16 +93,17 @@ class ActorCritic(TrunkModel):
             policy = tf.concat([policy, free], axis=-1)
         return NetworkOutput(policy, self.baseline(features) if self.critic is None else features)
 
-    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> Moments:
+    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> tuple[Any, Any]:
         """The moments for `update_statistics`: of steps [T + 1, B, ...], and of targets [T, B] except at `last_t`."""
         observations = {name: own for trunk in self._trunks for name, own in trunk.moments(env_output).items()}
-        return Moments(observations, self.baseline.moments(value_targets, last_t))
+        return observations, self.baseline.moments(value_targets, last_t)
 
-    def update_statistics(self, moments: Moments, steps: float) -> None:
+    def update_statistics(self, moments: tuple[Any, Any], steps: float) -> None:
         """Update the running statistics of observations and value targets."""
+        observations, value_targets = moments
         for trunk in self._trunks:
-            trunk.update(moments.observations, steps)
-        self.baseline.update(moments.value_targets, steps)
+            trunk.update(observations, steps)
+        self.baseline.update(value_targets, steps)
 
     @property
     def _trunks(self) -> list[Trunk]:
@@ -154,7 +142,8 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
             self._log_entropy_cost = keras.Variable(
                 math.log(config.entropy_cost), dtype="float32", name="log_entropy_cost"
             )
-            self._log_entropy_cost.constraint = lambda value: keras.ops.clip(value, *_LOG_ENTROPY_COSTS)
+            # Beyond these bounds the cost would soon vanish or overflow.
+            self._log_entropy_cost.constraint = lambda value: keras.ops.clip(value, -20.0, 20.0)
 
     @property
     def variables(self) -> Sequence[Any]:
@@ -233,7 +222,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
             metrics["policy/entropy_cost"] = entropy_cost
         return LossOutput(losses, metrics)
 
-    def moments(self, unroll: Unroll) -> Moments:
+    def moments(self, unroll: Unroll) -> tuple[Any, Any]:
         """The moments of the observations, and of lambda-returns computed from the values recorded while acting."""
         r_t, discount_t, last_t = transitions_of(unroll.env_output, self.config)
         values, lambda_ = unroll.behaviour.baseline, self.config.lambda_

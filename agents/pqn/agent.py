@@ -53,7 +53,7 @@ class PQNAgent(ModelAgent):
         if greedy:
             return tf.argmax(outputs, axis=-1, output_type=tf.int32), ()
         evaluated = env_ids >= self._num_training_envs
-        epsilon = tf.where(evaluated, self._config.final_epsilon, self._epsilon.value)
+        epsilon = tf.where(evaluated, self._config.final_epsilon, self._epsilon.variable.value)
         return epsilon_greedy(outputs, epsilon, seed, self.env_spec.has_mask), ()
 
     def targets(self, unroll: Unroll) -> tf.Tensor:
@@ -63,7 +63,7 @@ class PQNAgent(ModelAgent):
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         q, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
         output = pqn_loss(q, unroll.action, unroll.targets, unroll.env_output.last)
-        return output._replace(metrics={**output.metrics, "q/epsilon": self._epsilon.value})
+        return output._replace(metrics={**output.metrics, "q/epsilon": self._epsilon.variable.value})
 
     def moments(self, unroll: Unroll) -> Any:
         return self.model.trunk.moments(unroll.env_output)

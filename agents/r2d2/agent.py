@@ -15,9 +15,9 @@ import tensorflow as tf
 from seed_rl.agents.base import LossOutput, ModelAgent, create_weights
 from seed_rl.agents.epsilon import FallingEpsilon
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.transitions import transitions_of
+from seed_rl.agents.transitions import Transitions, transitions_of
 from seed_rl.networks.target import TargetNetwork
-from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState
+from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl import masks, q_learning
 from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
 from seed_rl.rl.n_step import n_step_returns
@@ -59,11 +59,6 @@ class DuelingQNetwork(TrunkModel):
             advantage = tf.reshape(advantage, [*value.shape[:-1], self._num_actions])
             legal = None if legal is None else legal[..., tf.newaxis, :]
         return masks.mask_illegal(value + advantage - masks.legal_mean(advantage, legal), legal)
-
-    def burn_in(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> TrunkState:
-        """The state after T steps, given the state before them, without gradients and without computing Q."""
-        _, state = self.trunk(prev_action, env_output, state)
-        return tf.nest.map_structure(tf.stop_gradient, state)
 
 
 class Behaviour(NamedTuple):
@@ -111,7 +106,7 @@ class R2D2Agent(ModelAgent):
             num_training_envs = len(self._epsilons) - 1
             epsilon = tf.gather(self._epsilons, tf.minimum(env_ids, num_training_envs))
             if self._least_epsilon:
-                least = tf.where(env_ids < num_training_envs, self._least_epsilon.value, 0.0)
+                least = tf.where(env_ids < num_training_envs, self._least_epsilon.variable.value, 0.0)
                 epsilon = tf.maximum(epsilon, least)
             action = epsilon_greedy(q, epsilon, seed, self.env_spec.has_mask)
         q_of_action = q_learning.q_of_actions(q[None], action[None])[0]
@@ -119,8 +114,10 @@ class R2D2Agent(ModelAgent):
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         learned = self._after_burn_in(unroll._replace(initial_state=()))
-        values = self._unroll_qs if self._config.core == "none" else self._recurrent_qs
-        online_q, target_q = values(unroll)
+        if self._config.core == "none":
+            online_q, target_q = self._unroll_qs(unroll)
+        else:
+            online_q, target_q = (self._recurrent_q(network, unroll) for network in (self.model, self._target.model))
         return r2d2_loss(
             online_q=online_q,
             target_q=target_q,
@@ -147,16 +144,12 @@ class R2D2Agent(ModelAgent):
     def _after_burn_in(self, steps: Any) -> Any:
         return tf.nest.map_structure(lambda field: field[self._config.burn_in :], steps)
 
-    def _recurrent_qs(self, unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor]:
-        """The online and target networks' Q-values [T + 1, B, A], or quantiles [T + 1, B, N, A], after the burn-in."""
-        online_q, target_q = (self._unroll_q(network, unroll) for network in (self.model, self._target.model))
-        return online_q, target_q
-
-    def _unroll_q(self, network: DuelingQNetwork, unroll: Unroll) -> tf.Tensor:
+    def _recurrent_q(self, network: DuelingQNetwork, unroll: Unroll) -> tf.Tensor:
+        """A network's Q-values [T + 1, B, A], or quantiles [T + 1, B, N, A], after a burn-in without gradient."""
         steps, state = (unroll.prev_action, unroll.env_output), unroll.initial_state
         if burn_in := self._config.burn_in:
-            prev_action, env_output = tf.nest.map_structure(lambda field: field[:burn_in], steps)
-            state = network.burn_in(prev_action, env_output, state)
+            _, state = network.trunk(*tf.nest.map_structure(lambda field: field[:burn_in], steps), state)
+            state = tf.nest.map_structure(tf.stop_gradient, state)
         q, _ = network(*self._after_burn_in(steps), state)
         return q
 
@@ -200,11 +193,9 @@ def td_errors(q_of_action: Any, bootstrap: Any, env_output: EnvOutput, config: R
       bootstrap: float32 [T + 1, B]: the value of x_t to bootstrap from.
       bonus: float32 [T, B], added to the targets.
     """
-    r_t, discount_t, last_t = transitions_of(env_output, config)
-    errors = q_learning.n_step_td_errors(
-        q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config), last_t
-    )
-    return tf.where(last_t, 0.0, errors + bonus)
+    transitions = transitions_of(env_output, config)
+    errors = tf.stop_gradient(_targets(transitions, bootstrap[1:], config)) - q_of_action[:-1]
+    return tf.where(transitions.last_t, 0.0, errors + bonus)
 
 
 def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
@@ -236,11 +227,11 @@ def r2d2_loss(
     errors = td_errors(q_of_action, bootstrap, env_output, config, terms.bonus[:-1])
     losses = 0.5 * tf.square(errors)
     if config.quantiles:
-        quantiles = q_learning.quantiles_of_actions(online_q, action)
-        policy, entropy = terms.policy[:, :, tf.newaxis], terms.entropy[..., tf.newaxis]
-        bootstrap = q_learning.expected_values(target_q, policy) + entropy
+        taken, policy = (x[:, :, tf.newaxis] for x in (tf.one_hot(action, tf.shape(q)[-1]), terms.policy))
+        quantiles = q_learning.expected_values(online_q, taken)
+        bootstrap = q_learning.expected_values(target_q, policy) + terms.entropy[..., tf.newaxis]
         losses = quantile_losses(quantiles, bootstrap, env_output, config, terms.bonus[:-1])
-    total = q_learning.sequence_loss(losses, importance_weights)
+    total = tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(losses, axis=0))
     values = _transform(config).inverse(q_of_action[:-1])
     means = {"q/abs_td_error": tf.reduce_mean(tf.abs(errors)), "q/value": tf.reduce_mean(values)}
     return LossOutput(
@@ -260,15 +251,20 @@ def quantile_losses(quantiles: Any, bootstrap: Any, env_output: EnvOutput, confi
       bootstrap: float32 [T + 1, B, N]: quantiles of the returns from x_t to bootstrap from.
       bonus: float32 [T, B], added to the targets.
     """
-    r_t, discount_t, last_t = transitions_of(env_output, config)
-    transform, shape = _transform(config), tf.shape(bootstrap[1:])
+    transitions = transitions_of(env_output, config)
     # A target is linear in its bootstrap value: each quantile has its own, as if it were another sequence.
-    r_tn, discount_tn, last_tn = (tf.repeat(x, config.quantiles, axis=1) for x in (r_t, discount_t, last_t))
-    v_tn = tf.reshape(transform.inverse(bootstrap[1:]), tf.shape(r_tn))
-    targets = transform.apply(n_step_returns(r_tn, discount_tn, v_tn, config.n_steps, last_tn))
-    targets = tf.reshape(targets, shape) + bonus[..., tf.newaxis]
+    repeated = Transitions(*(tf.repeat(x, config.quantiles, axis=1) for x in transitions))
+    targets = _targets(repeated, tf.reshape(bootstrap[1:], tf.shape(repeated.r_t)), config)
+    targets = tf.reshape(targets, tf.shape(bootstrap[1:])) + bonus[..., tf.newaxis]
     losses = q_learning.quantile_huber_losses(quantiles[:-1], targets)
-    return tf.where(last_t, 0.0, losses)
+    return tf.where(transitions.last_t, 0.0, losses)
+
+
+def _targets(transitions: Transitions, v_t: tf.Tensor, config: R2D2) -> tf.Tensor:
+    """h(G_t(h^-1(v))), float32 [T, B], for values `v_t` of the states reached, which are outputs of a network."""
+    r_t, discount_t, last_t = transitions
+    transform = _transform(config)
+    return transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), config.n_steps, last_t))
 
 
 def _transform(config: R2D2) -> ValueTransform:

@@ -15,7 +15,7 @@ from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.sac import SAC
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.target import TargetNetwork
-from seed_rl.networks.torsos import dense
+from seed_rl.networks.torsos import dense, through
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import SquashedNormal
 from seed_rl.rl.losses import mean
@@ -34,7 +34,7 @@ class Actor(TrunkModel):
 
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Map features [T, B, F] to policy parameters."""
-        return _through(self._head, features)
+        return through(self._head, features)
 
 
 class Critics(keras.Model):
@@ -55,7 +55,7 @@ class Critics(keras.Model):
     def call(self, features: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """The values of `actions` [T, B, K], scaled to [-1, 1], in states with these `features`: float32 [2, T, B]."""
         inputs = tf.concat([features, actions], axis=-1)
-        return tf.stack([tf.squeeze(_through(head, inputs), axis=-1) for head in self._heads])
+        return tf.stack([tf.squeeze(through(head, inputs), axis=-1) for head in self._heads])
 
 
 def _head(config: SAC, outputs: int, name: str) -> list[Any]:
@@ -63,12 +63,6 @@ def _head(config: SAC, outputs: int, name: str) -> list[Any]:
     for index in range(config.head_layers):
         layers += dense(config, config.hidden, f"{name}_hidden_{index}", is_last=False)
     return [*layers, keras.layers.Dense(outputs, dtype="float32", name=name)]
-
-
-def _through(layers: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
-    for layer in layers:
-        x = layer(x)
-    return x
 
 
 class SACAgent(ModelAgent):

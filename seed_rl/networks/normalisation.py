@@ -43,7 +43,9 @@ class RunningMoments(keras.layers.Layer):
     @property
     def deviation(self) -> tf.Tensor:
         """The standard deviation, float32 of `shape`; for a constant quantity its magnitude, or 1 if it is zero."""
-        return _deviation(self.mean.value, self.variance.value)
+        deviation, size = tf.sqrt(self.variance.value), tf.abs(self.mean.value)
+        constant = tf.where(size > 0.0, size, tf.ones_like(size))
+        return tf.where(deviation > _ROUNDING * size, deviation, constant)
 
     def normalise(self, x: Any) -> tf.Tensor:
         """(x - mean) / deviation, clipped to [-10, 10]: float32 with the shape of x, [..., *shape], or of several such
@@ -104,12 +106,6 @@ class RunningMoments(keras.layers.Layer):
 def normalised(x: Any, mean: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     """(x - mean) * scale, float32, clipped to 10 deviations."""
     return tf.clip_by_value((tf.cast(x, tf.float32) - mean) * scale, -_CLIP, _CLIP)
-
-
-def _deviation(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    deviation, size = tf.sqrt(variance), tf.abs(mean)
-    constant = tf.where(size > 0.0, size, tf.ones_like(size))
-    return tf.where(deviation > _ROUNDING * size, deviation, constant)
 
 
 def _robust_spread(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

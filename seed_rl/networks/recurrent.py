@@ -35,7 +35,6 @@ class _Recurrent(keras.layers.Layer):
         self.units = units
 
     def build(self, inputs_shape: Sequence[int | None]) -> None:
-        """Create the weights for inputs [T, B, F]."""
         add = functools.partial(self.add_weight, autocast=False)
         columns = self.gates * self.units
         self.kernel = add((inputs_shape[-1], columns), "glorot_uniform", name="kernel")
@@ -44,7 +43,7 @@ class _Recurrent(keras.layers.Layer):
 
     def _project(self, inputs: Any, done: Any, state: Mapping[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """x_t W + b float32 [T, B, gU], 0 where the state is zeroed else 1 [T, B, 1], and R in the compute dtype."""
-        checks.check_rank("inputs", inputs, 3)
+        checks.check_shape("inputs", inputs, [None] * 3)
         checks.check_shape("done", done, checks.static_shape(inputs)[:2])
         for name, part in state.items():
             checks.check_shape(name, part, [checks.static_shape(inputs)[1], self.units])
@@ -85,7 +84,6 @@ class ResetLSTM(_Recurrent):
 
     @staticmethod
     def bias_initializer(shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
-        """Zeros [4U], and ones for the forget gate."""
         units = shape[0] // 4
         return tf.concat([tf.zeros([units], dtype), tf.ones([units], dtype), tf.zeros([2 * units], dtype)], axis=0)
 

@@ -37,17 +37,19 @@ class Chain(keras.layers.Layer):
             input_shape = layer.compute_output_shape(input_shape)
 
     def call(self, x: Any) -> Any:
-        """Return the output of the last layer."""
-        x = tf.cast(x, self.compute_dtype)
-        for layer in self.chain:
-            x = layer(x)
-        return x
+        return through(self.chain, tf.cast(x, self.compute_dtype))
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
-        """Return the shape of the last layer's output."""
         for layer in self.chain:
             input_shape = layer.compute_output_shape(input_shape)
         return input_shape
+
+
+def through(layers: Sequence[Any], x: Any) -> Any:
+    """Apply layers in order."""
+    for layer in layers:
+        x = layer(x)
+    return x
 
 
 def mlp_torso(config: TrunkConfig, scale: float, name: str = "mlp_torso") -> Chain:
@@ -96,24 +98,24 @@ def deep_torso(config: TrunkConfig, name: str = "deep_torso", spectral: bool = F
 class WordTorso(keras.layers.Layer):
     """An LSTM over embedded words, [N, W] to [N, 64]: the language part of IMPALA's network for DMLab-30.
 
-    Words are ids from 0 to 65,535, where 0 means no word. Ids above `vocabulary` share embeddings with smaller ones.
+    Words are ids from 0 to 65,535, where 0 means no word. Ids above 10,000 share embeddings with smaller ones.
     """
 
-    def __init__(self, vocabulary: int = 10_000, dtype: str = "float32", name: str = "word_torso"):
+    VOCABULARY = 10_000
+
+    def __init__(self, dtype: str = "float32", name: str = "word_torso"):
         super().__init__(dtype=dtype, name=name)
-        self._vocabulary = vocabulary
-        self._embedding = keras.layers.Embedding(vocabulary + 1, 20, dtype=dtype, name="embedding")
+        self._embedding = keras.layers.Embedding(self.VOCABULARY + 1, 20, dtype=dtype, name="embedding")
         self._lstm = ResetLSTM(64, dtype=dtype, name="lstm")
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Create the weights for words [N, W]."""
         self._embedding.build(input_shape)
         self._lstm.build((input_shape[1], input_shape[0], 20))
 
     def call(self, words: Any) -> Any:
         """Map `words`, integers [N, W], to the LSTM's output after the last word, [N, 64]; zeros without words."""
         words = tf.cast(words, tf.int32)
-        numbers = tf.where(words > 0, 1 + (words - 1) % self._vocabulary, 0)
+        numbers = tf.where(words > 0, 1 + (words - 1) % self.VOCABULARY, 0)
         steps = tf.transpose(self._embedding(numbers), [1, 0, 2])
         outputs, _ = self._lstm(steps, tf.zeros(steps.shape[:2], tf.bool), self._lstm.initial_state(words.shape[0]))
         outputs = tf.concat([tf.zeros_like(outputs[:1]), outputs], axis=0)
@@ -143,11 +145,9 @@ class FrameConv(keras.layers.Conv2D):
             self.input_spec = None
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
-        """Return the shape of the features."""
         return super().compute_output_shape(self._frame_shape(input_shape))
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Any:
-        """Convolve with the kernel divided by 255."""
         kernel = kernel * (1.0 / 255.0)
         if self._block == 1:
             return super().convolution_op(inputs, kernel)
@@ -175,7 +175,6 @@ class SpectralConv(keras.layers.Conv2D):
     """
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Any:
-        """Convolve with the kernel divided by its largest singular value."""
         matrix = tf.reshape(tf.cast(kernel, tf.float32), [-1, kernel.shape[-1]])
         return super().convolution_op(inputs, kernel / tf.cast(largest_singular_value(matrix), kernel.dtype))
 
@@ -212,7 +211,6 @@ class AdaptiveMaxPool(keras.layers.Layer):
         return x
 
     def compute_output_shape(self, input_shape: Sequence[Any]) -> Sequence[Any]:
-        """Return the shape of the pooled frames."""
         batch, height, width, channels = input_shape
         return batch, min(height, self._size), min(width, self._size), channels
 

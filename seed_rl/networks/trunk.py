@@ -58,9 +58,13 @@ class Trunk(keras.layers.Layer):
         self._tensors = env_spec.network_inputs()
         self._actions = distribution_of(env_spec.action)
         check_torso(config, env_spec)
-        self._blocks = {
-            name: block_of(spec, config) if self._is_stacked(name, spec) else 1 for name, spec in self._tensors
+        stackable = config.frame_stack > 1
+        self._stacked = {
+            name: spec
+            for name, spec in self._tensors
+            if spec.kind == "frame" and stackable and name not in config.critic_keys
         }
+        self._blocks = {name: block_of(spec, config) if name in self._stacked else 1 for name, spec in self._tensors}
         self._torsos = [
             build_torso(config, spec, f"torso_{n}", self._blocks[name]) for n, (name, spec) in enumerate(self._tensors)
         ]
@@ -77,14 +81,14 @@ class Trunk(keras.layers.Layer):
 
     def initial_state(self, batch_size: int) -> TrunkState:
         """The state at the start of an episode."""
-        stacked = [spec for name, spec in self._tensors if self._is_stacked(name, spec)]
-        frames = tuple(initial_frames(batch_size, spec.shape, self._config.frame_stack) for spec in stacked)
+        depth = self._config.frame_stack
+        frames = tuple(initial_frames(batch_size, spec.shape, depth) for spec in self._stacked.values())
         return TrunkState(frames, () if self._core is None else self._core.initial_state(batch_size))
 
     @property
     def history(self) -> int:
         """Number of steps before an unroll whose frames belong to the state."""
-        return self._config.frame_stack - 1 if any(self._is_stacked(*each) for each in self._tensors) else 0
+        return self._config.frame_stack - 1 if self._stacked else 0
 
     def stored_state(self, state: TrunkState) -> TrunkState:
         """The state without frames, which are stored with the steps before it."""
@@ -92,7 +96,7 @@ class Trunk(keras.layers.Layer):
 
     def restored_state(self, stored: TrunkState, observations: Any) -> TrunkState:
         """The state, from its `stored_state` and the observations [h, B, ...] of the `history` steps before it."""
-        stacked = [_part(observations, name) for name, spec in self._tensors if self._is_stacked(name, spec)]
+        stacked = [_part(observations, name) for name in self._stacked]
         frames = (each._replace(frames=time_first(own)) for each, own in zip(stored.frames, stacked, strict=True))
         return stored._replace(frames=tuple(frames))
 
@@ -102,9 +106,9 @@ class Trunk(keras.layers.Layer):
     def observe(self, env_output: EnvOutput, state: TrunkState) -> tuple[Observed, tuple[Any, ...]]:
         """Stack frames, without any weight: return the observations, and `TrunkState.frames` after the last step."""
         before, after, tensors, present = list(state.frames), [], [], []
-        for name, spec in self._tensors:
+        for name, _ in self._tensors:
             tensor, shown = _part(env_output.observation, name), ()
-            if self._is_stacked(name, spec):
+            if name in self._stacked:
                 (tensor, shown), frames = stack_frames(tensor, env_output.done, before.pop(0), self._blocks[name])
                 after.append(frames)
             tensors.append(tensor)
@@ -186,12 +190,9 @@ class Trunk(keras.layers.Layer):
             reward = tf.clip_by_value(reward, -1.0, 1.0)
         return [tf.cast(reward, dtype)[..., tf.newaxis], tf.cast(self._actions.features(prev_action), dtype)]
 
-    def _is_stacked(self, name: str, spec: ArraySpec) -> bool:
-        return spec.kind == "frame" and self._config.frame_stack > 1 and name not in self._config.critic_keys
-
 
 class TrunkModel(keras.Model, abc.ABC):
-    """A trunk with an agent's heads, which a subclass adds; a model for `agents.base.ModelAgent`."""
+    """A trunk with an agent's heads, which a subclass adds, and the trunk's state; a model for `agents.base.ModelAgent`."""
 
     def __init__(self, trunk: Trunk, name: str):
         super().__init__(name=name, autocast=False)  # each layer casts its own input
@@ -199,19 +200,15 @@ class TrunkModel(keras.Model, abc.ABC):
 
     @property
     def history(self) -> int:
-        """Number of steps before an unroll whose frames belong to the state."""
         return self.trunk.history
 
     def initial_state(self, batch_size: int) -> TrunkState:
-        """The state at the start of an episode."""
         return self.trunk.initial_state(batch_size)
 
     def stored_state(self, state: TrunkState) -> TrunkState:
-        """The state without frames, which are stored with the steps before it."""
         return self.trunk.stored_state(state)
 
     def restored_state(self, stored: TrunkState, observations: Any) -> TrunkState:
-        """The state, from its `stored_state` and the observations [h, B, ...] of the `history` steps before it."""
         return self.trunk.restored_state(stored, observations)
 
     def build(self, *shapes: Any) -> None:

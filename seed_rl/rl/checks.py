@@ -1,4 +1,4 @@
-"""Rank and shape checks at the start of functions in `rl` and `networks`; errors name the offending argument.
+"""Checks of shapes at the start of functions in `rl` and `networks`; errors name the offending argument.
 
 They look at static shapes only, so they cost nothing in a compiled graph and accept dimensions unknown during tracing.
 """
@@ -15,13 +15,6 @@ def static_shape(tensor: Any) -> tf.TensorShape:
     return tf.TensorShape(tensor.shape if hasattr(tensor, "shape") else np.shape(tensor))
 
 
-def check_rank(name: str, tensor: Any, rank: int) -> None:
-    """Raise ValueError unless `tensor` has `rank` axes."""
-    shape = static_shape(tensor)
-    if shape.rank not in (None, rank):
-        raise ValueError(f"{name} must have rank {rank}, got shape {shape}")
-
-
 def check_shape(name: str, tensor: Any, expected: Sequence[int | None]) -> None:
     """Raise ValueError unless `tensor` has the shape `expected`, where None matches any length."""
     shape = static_shape(tensor)
@@ -33,7 +26,7 @@ def float_arrays(rank: int, **arrays: Any) -> list[tf.Tensor]:
     """The arrays as float32; ValueError if the first does not have `rank` axes, or another has a different shape and
     would be broadcast silently."""
     first, *others = arrays
-    check_rank(first, arrays[first], rank)
+    check_shape(first, arrays[first], [None] * rank)
     for name in others:
         check_shape(name, arrays[name], static_shape(arrays[first]))
     return [tf.cast(array, tf.float32) for array in arrays.values()]

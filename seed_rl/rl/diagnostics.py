@@ -1,7 +1,7 @@
-"""Diagnostic scalars for value estimates and importance weights. No gradient flows through them.
+"""Diagnostic scalars for value estimates and importance weights.
 
-Shapes: T steps, B sequences. `log_rhos`, float [T, B], are log pi(a_t) - log mu(a_t) for the target policy pi and the
-behaviour policy mu. `weights`, float [T, B], are 1, or 0 for steps that are left out.
+Shapes: T steps, B sequences. `log_rhos`, float32 [T, B], are log pi(a_t) - log mu(a_t) for the target policy pi and the
+behaviour policy mu. `weights`, float32 [T, B], are 1, or 0 for steps that are left out.
 """
 
 from typing import Any
@@ -19,11 +19,9 @@ def explained_variance(values: Any, targets: Any, weights: Any) -> tf.Tensor:
     worse. It is clipped at -1, so that a batch of nearly equal targets does not dominate an average over batches, and 0
     if all targets are equal. All arguments are float [T, B].
     """
-    arrays = checks.float_arrays(2, values=values, targets=targets, weights=weights)
-    values, targets, weights = map(tf.stop_gradient, arrays)
+    values, targets, weights = checks.float_arrays(2, values=values, targets=targets, weights=weights)
     variance, unexplained = (mean(tf.square(x - mean(x, weights)), weights) for x in (targets, targets - values))
-    explained = variance - unexplained
-    return tf.maximum(tf.math.divide_no_nan(explained, variance), -1.0)
+    return tf.maximum(tf.math.divide_no_nan(variance - unexplained, variance), -1.0)
 
 
 def divergence(log_rhos: Any, weights: Any) -> tf.Tensor:
@@ -32,12 +30,12 @@ def divergence(log_rhos: Any, weights: Any) -> tf.Tensor:
     Unlike the mean of -log rho_t, which has the same expectation, it is never negative and has a low variance where
     rho_t is near 1.
     """
-    return tf.reduce_mean(weights * (_rhos(log_rhos) - 1.0 - tf.stop_gradient(tf.cast(log_rhos, tf.float32))))
+    return tf.reduce_mean(weights * (tf.exp(log_rhos) - 1.0 - log_rhos))
 
 
 def clip_fraction(log_ratios: Any, weights: Any, epsilon: float) -> tf.Tensor:
     """The fraction of ratios of PPO outside of 1 +- epsilon, float32 scalar; of those that `clipped_ratio_loss` has."""
-    return tf.reduce_mean(weights * tf.cast(tf.abs(_rhos(log_ratios) - 1.0) > epsilon, tf.float32))
+    return tf.reduce_mean(weights * tf.cast(tf.abs(tf.exp(log_ratios) - 1.0) > epsilon, tf.float32))
 
 
 def clipped_share(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
@@ -45,7 +43,7 @@ def clipped_share(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
 
     With a bound of 1 it is close to one half as soon as the policies differ at all; see `clipped_mass`.
     """
-    return tf.reduce_mean(weights * tf.cast(_rhos(log_rhos) > clip, tf.float32))
+    return tf.reduce_mean(weights * tf.cast(tf.exp(log_rhos) > clip, tf.float32))
 
 
 def clipped_mass(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
@@ -55,9 +53,4 @@ def clipped_mass(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
     clip * mu. With a bound of 1 that is the total variation distance between pi and mu: 0 if they are equal, 1 if they
     share no action.
     """
-    return tf.reduce_mean(weights * (1.0 - tf.minimum(_rhos(log_rhos), clip)))
-
-
-def _rhos(log_rhos: Any) -> tf.Tensor:
-    (log_rhos,) = checks.float_arrays(2, log_rhos=log_rhos)
-    return tf.exp(tf.stop_gradient(log_rhos))
+    return tf.reduce_mean(weights * (1.0 - tf.minimum(tf.exp(log_rhos), clip)))

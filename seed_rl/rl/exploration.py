@@ -29,18 +29,16 @@ def epsilon_greedy(q: Any, epsilon: Any, seed: Any, masked: bool = False) -> tf.
       seed: int32 [2]: the only source of randomness; the same seed gives the same actions with and without XLA.
       masked: whether `q` is the result of `masks.mask_illegal`, so that there may be illegal actions.
     """
-    checks.check_rank("q", q, 2)
-    shape = checks.static_shape(q)
-    checks.check_shape("epsilon", epsilon, shape[:1])
+    (q,), (epsilon,) = checks.float_arrays(2, q=q), checks.float_arrays(1, epsilon=epsilon)
+    checks.check_shape("epsilon", epsilon, q.shape[:1])
     checks.check_shape("seed", seed, [2])
-    q, epsilon = tf.cast(q, tf.float32), tf.cast(epsilon, tf.float32)
     whether_seed, which_seed = randomness.split(seed, 2)
     explores = randomness.uniform(tf.shape(epsilon), whether_seed) < epsilon
     if masked:
         drawn = masks.mask_illegal(randomness.uniform(tf.shape(q), which_seed), masks.is_legal(q))
         any_action = tf.argmax(drawn, axis=-1, output_type=tf.int32)
     else:
-        any_action = randomness.integers(tf.shape(epsilon), which_seed, shape[1])
+        any_action = randomness.integers(tf.shape(epsilon), which_seed, q.shape[1])
     return tf.where(explores, any_action, tf.argmax(q, axis=-1, output_type=tf.int32))
 
 

@@ -1,5 +1,4 @@
-"""Q-learning from sequences: double Q-learning, n-step TD errors with rescaled values, quantile regression, sequence
-losses and priorities.
+"""Q-learning from sequences: what targets bootstrap from, quantile regression, and priorities.
 
 Shapes: T steps, B sequences, A actions, N quantiles. All computation is in float32.
 """
@@ -9,8 +8,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.rl import checks
-from seed_rl.rl.n_step import n_step_returns
-from seed_rl.rl.value_rescaling import ValueTransform
 
 
 def q_of_actions(q: Any, actions: Any) -> tf.Tensor:
@@ -18,19 +15,10 @@ def q_of_actions(q: Any, actions: Any) -> tf.Tensor:
 
     Actions outside 0 .. A - 1 have the value zero.
     """
-    checks.check_rank("q", q, 3)
-    checks.check_shape("actions", actions, checks.static_shape(q)[:2])
-    q = tf.cast(q, tf.float32)
+    (q,) = checks.float_arrays(3, q=q)
+    checks.check_shape("actions", actions, q.shape[:2])
     # A product instead of a gather, whose gradient would be a scatter.
-    return tf.reduce_sum(q * tf.one_hot(actions, tf.shape(q)[-1]), axis=-1)
-
-
-def quantiles_of_actions(quantiles: Any, actions: Any) -> tf.Tensor:
-    """float32 [T, B, N]: the quantiles in `quantiles`, float [T, B, N, A], of `actions`, integer [T, B]."""
-    checks.check_rank("quantiles", quantiles, 4)
-    shape = checks.static_shape(quantiles)
-    checks.check_shape("actions", actions, shape[:2])
-    return tf.reduce_sum(tf.cast(quantiles, tf.float32) * tf.one_hot(actions, shape[-1])[:, :, tf.newaxis], axis=-1)
+    return expected_values(q, tf.one_hot(actions, tf.shape(q)[-1]))
 
 
 def expected_values(q: Any, policy: Any) -> tf.Tensor:
@@ -78,27 +66,6 @@ def munchausen_terms(target_q: Any, actions: Any, alpha: float, temperature: flo
     return BootstrapTerms(policy, entropy, alpha * tf.clip_by_value(taken, -1.0, 0.0))
 
 
-def n_step_td_errors(
-    q_tm1: Any, r_t: Any, discount_t: Any, v_t: Any, n: int, transform: ValueTransform, last_t: Any
-) -> tf.Tensor:
-    """float32 [T, B]: the n-step TD errors of the actions taken.
-
-        td_t = h(G_t(h^-1(v))) - q_tm1_t,  with h, h^-1 = transform.apply, transform.inverse
-
-    It is zero where an episode ends in the state in which the action was taken.
-
-    Args:
-      q_tm1: float [T, B]: Q of the actions taken, as output by the online network (transformed); the only argument
-        through which gradients flow.
-      r_t, discount_t, n, last_t: as in `n_step_returns`; the rewards are not transformed.
-      v_t: float [T, B]: values of the states reached, as output by the target network (transformed).
-      transform: the scale of the networks' outputs.
-    """
-    q_tm1, r_t, discount_t, v_t = checks.float_arrays(2, q_tm1=q_tm1, r_t=r_t, discount_t=discount_t, v_t=v_t)
-    target_tm1 = transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), n, last_t))
-    return tf.where(last_t, 0.0, tf.stop_gradient(target_tm1) - q_tm1)
-
-
 def quantile_huber_losses(quantiles: Any, targets: Any) -> tf.Tensor:
     """float32 [T, B]: the quantile Huber loss (Dabney et al. 2018, arXiv:1710.10044, equation 10 and algorithm 1).
 
@@ -117,26 +84,14 @@ def quantile_huber_losses(quantiles: Any, targets: Any) -> tf.Tensor:
     return tf.reduce_sum(tf.reduce_mean(losses, axis=3), axis=2)
 
 
-def sequence_loss(losses: Any, importance_weights: Any) -> tf.Tensor:
-    """mean_b(weight_b sum_t loss_tb), a float32 scalar: summed over steps, averaged over sequences.
-
-    `losses` are those of steps, float [T, B]; no gradient flows through the weights, float [B].
-    """
-    (losses,) = checks.float_arrays(2, losses=losses)
-    checks.check_shape("importance_weights", importance_weights, checks.static_shape(losses)[1:])
-    importance_weights = tf.cast(importance_weights, tf.float32)
-    return tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(losses, axis=0))
-
-
 def sequence_priorities(td_errors: Any, last_t: Any, eta: float = 0.9) -> tf.Tensor:
-    """eta max_t |td_t| + (1 - eta) mean_t |td_t|, float32 [B]; no gradient flows through it.
+    """eta max_t |td_t| + (1 - eta) mean_t |td_t|, float32 [B].
 
     The mean alone would hide a single surprising step in a long sequence (R2D2, ICLR 2019, section 2.3). It ignores
     the steps without a TD error, `last_t`, bool [T, B].
     """
     (td_errors,) = checks.float_arrays(2, td_errors=td_errors)
-    checks.static_length("td_errors", td_errors)
-    magnitudes = tf.abs(tf.stop_gradient(td_errors))
+    magnitudes = tf.abs(td_errors)
     counted = tf.reduce_sum(1.0 - tf.cast(last_t, tf.float32), axis=0)
     mean = tf.reduce_sum(magnitudes, axis=0) / tf.maximum(counted, 1.0)
     return eta * tf.reduce_max(magnitudes, axis=0) + (1.0 - eta) * mean

@@ -72,9 +72,6 @@ def vtrace(
     values_tp1 = _shift(values, bootstrap_value)
     delta_t = acted_t * _importance(log_rhos, clip_rho) * (r_t + discount_t * values_tp1 - values)
     c_t = lambda_ * _importance(log_rhos, 1.0)
-    # acc = 0
-    # for t in reversed(range(T)):
-    #     vs[t] = values[t] + (acc := delta[t] + discount[t] * c[t] * acc)
     vs = values + _backward_recursion(delta_t, discount_t * c_t)
     q_t = r_t + discount_t * _shift(vs, bootstrap_value)
     advantages = acted_t * (q_t - values)
@@ -110,9 +107,8 @@ def _backward_recursion(delta_t: tf.Tensor, decay_t: tf.Tensor) -> tf.Tensor:
     Computed by doubling: each round doubles the number of steps that acc_t sums and decay_t multiplies, so log2(T)
     rounds of operations on whole arrays replace T small ones. The products never grow, because discount_t c_t <= 1.
     """
-    length, step = checks.static_length("delta_t", delta_t), 1
-    acc_t = delta_t
-    while step < length:
+    acc_t, step = delta_t, 1
+    while step < delta_t.shape[0]:
         end = [[0, step], [0, 0]]
         acc_t += decay_t * tf.pad(acc_t[step:], end)
         decay_t *= tf.pad(decay_t[step:], end)

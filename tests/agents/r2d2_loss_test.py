@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.r2d2.agent import r2d2_loss
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
 from seed_rl.types import EnvOutput
 
 NUM_ACTIONS = 4
@@ -36,56 +38,39 @@ def loss_of(data, config):
     return r2d2_loss(action=data["action"], env_output=env_output, config=config, **floats)
 
 
-def rescale(x):
-    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + 1e-3 * x
+def targets_of(data, config):
+    """The targets of steps 0 .. T - 1, [T, B, N], each from its own quantile of the values of the target network.
+
+    Given n-step returns and the rescaling of values, which `tests/rl` covers. Action a_t leads to the reward of step
+    t + 1, and to the end of the episode if step t + 1 is done.
+    """
+    apply, inverse = SIGNED_HYPERBOLIC if config.value_rescaling else IDENTITY
+    bound = config.max_abs_reward or np.inf
+    rewards, discounts = np.clip(data["reward"], -bound, bound), config.discount * ~data["done"]
+    policy, entropy, bonus = np.eye(NUM_ACTIONS)[data["online_q"].mean(axis=2).argmax(axis=-1)], 0.0, 0.0
+    if config.munchausen:  # equation 1 of arXiv:2007.14430
+        policy = np.exp(data["target_q"].mean(axis=2) / config.temperature)
+        policy /= policy.sum(axis=-1, keepdims=True)
+        entropy = -config.temperature * np.sum(policy * np.log(policy), axis=-1)
+        taken = np.take_along_axis(policy, data["action"][..., None], axis=-1)[:-1, :, 0]
+        bonus = config.munchausen * np.maximum(config.temperature * np.log(taken), -1)
+    targets = []
+    for quantile in np.moveaxis(data["target_q"], 2, 0):
+        v_t = inverse(np.sum(policy * quantile, axis=-1) + entropy)[1:]
+        returns = n_step_returns(rewards[1:], discounts[1:], v_t, config.n_steps, data["last"][:-1])
+        targets.append(apply(returns) + bonus)
+    return np.stack(targets, axis=-1)
 
 
-def unscale(x):
-    root = np.sqrt(1 + 4e-3 * (abs(x) + 1 + 1e-3))
-    return np.sign(x) * (((root - 1) / 2e-3) ** 2 - 1)
-
-
-def munchausen(data, t, k, b, config):
-    """The bonus of step t, and policy and entropy of step k, as equation 1 of arXiv:2007.14430 has them."""
-    means = data["target_q"].mean(axis=2) if data["target_q"].ndim == 4 else data["target_q"]
-    policies = np.exp(means / config.temperature)
-    policies /= policies.sum(axis=-1, keepdims=True)
-    bonus = config.munchausen * max(config.temperature * np.log(policies[t, b, data["action"][t, b]]), -1)
-    entropy = -config.temperature * np.sum(policies[k, b] * np.log(policies[k, b]))
-    return bonus, policies[k, b], entropy
-
-
-def reference(data, config):
-    """The loss, the TD errors and the values of the actions taken: one step and one reward at a time, float64."""
-    apply, inverse = (rescale, unscale) if config.value_rescaling else (lambda x: x, lambda x: x)
-    reward, done, last = data["reward"], data["done"], data["last"]
-    if config.max_abs_reward:
-        reward = np.clip(reward, -config.max_abs_reward, config.max_abs_reward)
-    length, batch = reward[1:].shape
-    errors, values = np.zeros((length, batch)), np.zeros((length, batch))
-    for t, b in np.ndindex(length, batch):
-        q, target, discount, k = data["online_q"][t, b, data["action"][t, b]], 0.0, 1.0, t
-        values[t, b] = inverse(q)
-        if last[t, b]:
-            continue  # the action leads nowhere
-        while k < min(t + config.n_steps, length) and not last[k, b]:
-            # Action a_k leads to the reward of step k + 1, and to the end of the episode if step k + 1 is done.
-            k += 1
-            target += discount * reward[k, b]
-            discount *= 0.0 if done[k, b] else config.discount
-        bootstrap = data["target_q"][k, b, np.argmax(data["online_q"][k, b])]
-        if config.munchausen:
-            bonus, policy, entropy = munchausen(data, t, k, b, config)
-            target, bootstrap = target + bonus, np.dot(policy, data["target_q"][k, b]) + entropy
-        errors[t, b] = apply(target + discount * inverse(bootstrap)) - q
-    losses = data["importance_weights"] * 0.5 * np.sum(errors**2, axis=0)
-    return np.mean(losses), errors, values
+def taken_of(q, data):
+    """The values of the actions taken in steps 0 .. T - 1, [T, B, N]."""
+    return np.take_along_axis(q, data["action"][..., None, None], axis=-1)[:-1, ..., 0]
 
 
 @pytest.mark.parametrize(
     ("length", "batch", "changed"),
     [
-        (1, 3, {"n_steps": 1}),
+        (1, 3, {"n_steps": 1, "max_priority_weight": 0.2}),
         (5, 30, {}),
         (5, 30, {"n_steps": 9, "max_abs_reward": 1.0}),
         (5, 30, {"n_steps": 2, "value_rescaling": False, "discount": 0.5}),
@@ -99,51 +84,36 @@ def test_loss_and_gradient_are_those_of_the_formulas(length, batch, changed):
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         result = loss_of(data | tensors, config)
-    total, errors, values = reference(data, config)
+    weights, acted = data["importance_weights"], ~data["last"][:-1]
+    data |= {name: data[name][:, :, None] for name in ("online_q", "target_q")}
+    q = taken_of(data["online_q"], data)[..., 0]
+    errors = acted * (targets_of(data, config)[..., 0] - q)
+    total = np.mean(weights * 0.5 * np.sum(errors**2, axis=0))
+    values = (SIGNED_HYPERBOLIC if config.value_rescaling else IDENTITY).inverse(q).numpy()
     assert {x.dtype for x in tf.nest.flatten(result)} == {tf.float32}
     np.testing.assert_allclose(result.losses["model"], total, rtol=1e-4)
     means = {"loss/total": total, "q/abs_td_error": np.abs(errors).mean(), "q/value": values.mean()}
     assert {name: float(value) for name, value in result.metrics.items()} == pytest.approx(means, rel=1e-4, abs=1e-6)
     np.testing.assert_allclose(result.maxima["q/max_value"], values.max(), rtol=1e-4)
-    steps = np.maximum((~data["last"][:-1]).sum(axis=0), 1)
-    priorities = 0.9 * np.abs(errors).max(axis=0) + 0.1 * np.abs(errors).sum(axis=0) / steps
+    largest, mean = np.abs(errors).max(axis=0), np.abs(errors).sum(axis=0) / np.maximum(acted.sum(axis=0), 1)
+    priorities = config.max_priority_weight * largest + (1 - config.max_priority_weight) * mean
     np.testing.assert_allclose(result.priorities, priorities, rtol=1e-4, atol=2e-5)
 
     gradients = tape.gradient(result.losses["model"], tensors)
     assert [name for name in names if gradients[name] is not None] == ["online_q"]
-    slopes = -data["importance_weights"] * errors / batch
+    slopes = -weights * errors / batch
     expected = np.eye(NUM_ACTIONS)[data["action"]] * np.concatenate([slopes, np.zeros((1, batch))])[..., None]
     np.testing.assert_array_equal(gradients["online_q"].numpy() == 0, expected == 0)
     np.testing.assert_allclose(gradients["online_q"], expected, rtol=1e-4, atol=1e-5)
 
 
-def quantile_reference(data, config):
-    """Losses [T, B] before weighting, and their gradients: one quantile and one target at a time."""
-    apply, inverse = (rescale, unscale) if config.value_rescaling else (lambda x: x, lambda x: x)
-    length, batch, count = len(data["reward"]) - 1, data["reward"].shape[1], config.quantiles
-    losses, slopes = np.zeros((length, batch)), np.zeros(data["online_q"].shape)
-    for t, b in np.ndindex(length, batch):
-        if data["last"][t, b]:
-            continue
-        rewards, discount, k = 0.0, 1.0, t
-        while k < min(t + config.n_steps, length) and not data["last"][k, b]:
-            k += 1
-            rewards += discount * data["reward"][k, b]
-            discount *= 0.0 if data["done"][k, b] else config.discount
-        best = np.argmax([np.mean(data["online_q"][k, b, :, a]) for a in range(NUM_ACTIONS)])
-        targets = [apply(rewards + discount * inverse(data["target_q"][k, b, j, best])) for j in range(count)]
-        if config.munchausen:
-            bonus, policy, entropy = munchausen(data, t, k, b, config)
-            soft = [np.dot(policy, data["target_q"][k, b, j]) + entropy for j in range(count)]
-            targets = [rewards + bonus + discount * value for value in soft]
-        for i in range(count):
-            tau = (i + 0.5) / count
-            for target in targets:
-                error = target - data["online_q"][t, b, i, data["action"][t, b]]
-                weight = (tau if error >= 0 else 1 - tau) / count
-                losses[t, b] += weight * (0.5 * error**2 if abs(error) <= 1 else abs(error) - 0.5)
-                slopes[t, b, i, data["action"][t, b]] -= weight * np.clip(error, -1, 1)
-    return losses, slopes
+def quantile_losses(data, config):
+    """Losses [T, B] before weighting, and their gradients by the quantiles of the actions taken [T, B, N]."""
+    taus = ((np.arange(config.quantiles) + 0.5) / config.quantiles)[:, None]
+    errors = targets_of(data, config)[:, :, None] - taken_of(data["online_q"], data)[..., None]
+    weights = ~data["last"][:-1, :, None, None] * np.where(errors >= 0, taus, 1 - taus) / config.quantiles
+    losses = weights * np.where(np.abs(errors) <= 1, 0.5 * errors**2, np.abs(errors) - 0.5)
+    return losses.sum(axis=(2, 3)), -np.sum(weights * np.clip(errors, -1, 1), axis=3)
 
 
 @pytest.mark.parametrize(
@@ -164,12 +134,14 @@ def test_the_quantile_loss_and_its_gradient_are_those_of_the_formulas(length, ch
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         result = loss_of(data | tensors, config)
-    losses, slopes = quantile_reference(data, config)
+    losses, slopes = quantile_losses(data, config)
     weights = data["importance_weights"]
     np.testing.assert_allclose(result.losses["model"], np.mean(weights * losses.sum(axis=0)), rtol=1e-4)
     gradients = tape.gradient(result.losses["model"], tensors)
     assert gradients["target_q"] is None
-    expected = slopes * weights[:, None, None] / batch
+    expected = np.zeros(data["online_q"].shape)
+    actions = np.eye(NUM_ACTIONS)[data["action"][:-1]][:, :, None]
+    expected[:-1] = (slopes * weights[:, None] / batch)[..., None] * actions
     np.testing.assert_allclose(gradients["online_q"], expected, rtol=1e-4, atol=1e-6)
 
     means = data | {name: data[name].mean(axis=2) for name in tensors}

@@ -25,9 +25,7 @@ def test_each_environment_explores_as_often_as_its_own_epsilon_says():
         p[3] += 1 - epsilon
         frequencies = np.bincount(own, minlength=5) / count
         assert np.all(np.abs(frequencies - p) <= 5 * np.sqrt(p * (1 - p) / count))
-
-
-def test_without_exploration_it_is_the_first_of_the_best():
+    # Without exploration, it is the first of the best.
     q = np.float32([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [-1.0, -3.0, -0.5]])
     np.testing.assert_array_equal(epsilon_greedy(q, np.zeros(3), [5, 6]), [1, 0, 2])
 

@@ -45,15 +45,12 @@ def test_a_masked_distribution_is_that_of_the_legal_actions_alone():
     np.testing.assert_allclose(both.max_entropy(joined), full.max_entropy(scores) + math.log(2), rtol=1e-6)
 
 
-def test_illegal_actions_get_no_gradient_and_change_no_mean():
+def test_illegal_actions_get_no_gradient_and_change_no_mean_and_numbers_behind_them_stay():
     outside = gradient(lambda x: tf.reduce_sum(tf.where(LEGAL, masks.mask_illegal(x, LEGAL), 0.0) ** 2), SCORES)
     np.testing.assert_allclose(outside, np.where(LEGAL, 2 * SCORES, 0), rtol=1e-6)
     means = [row[legal].mean() for row, legal in zip(SCORES, LEGAL, strict=True)]
     np.testing.assert_allclose(masks.legal_mean(tf.constant(SCORES), tf.constant(LEGAL))[:, 0], means, rtol=1e-6)
     np.testing.assert_array_equal(masks.is_legal(masks.mask_illegal(SCORES, LEGAL)), LEGAL)
-
-
-def test_numbers_behind_masked_choices_stay_as_they_are():
     numbers = np.float32([[0.5, -2.0]] * len(SCORES))
     masked = masks.mask_illegal(tf.constant(np.concatenate([SCORES, numbers], axis=1)), tf.constant(LEGAL))
     np.testing.assert_array_equal(masked, np.concatenate([np.where(LEGAL, SCORES, masks.ILLEGAL), numbers], axis=1))
