@@ -45,11 +45,6 @@ class AgentConfig(Settings):
     """Treat an episode that ends at a time limit as terminated, with no value after it, as the original does. By
     default, targets bootstrap from the value of its last state."""
 
-    @property
-    def largest_value(self) -> float | None:
-        """The largest possible magnitude of a discounted return; None if rewards or returns are unbounded."""
-        return self.max_abs_reward / (1.0 - self.discount) if self.max_abs_reward and self.discount < 1 else None
-
     def for_device(self) -> Self:
         """Return these settings with what depends on the learner's device. `TrunkConfig` chooses its number format."""
         return self

@@ -1,4 +1,4 @@
-"""Classes of one's own in place of the library's: optimizers and samplers. `own_layers_test` has layers."""
+"""Classes of one's own in place of the library's: optimizers and samplers. `networks/trunk_test` has layers."""
 
 import keras
 import numpy as np

@@ -111,6 +111,7 @@ def add_up(terms: Terms, made: Decisions, entropy_cost: Any, config: ActorCritic
     if made.max_entropies is not None:
         most = tf.reduce_mean(made.acted * made.max_entropies)
         metrics["learning/entropy_share"] = tf.math.divide_no_nan(entropy, most)
-    if bound := config.largest_value:
-        metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(values)) / bound
+    if config.max_abs_reward and config.discount < 1:
+        largest_return = config.max_abs_reward / (1.0 - config.discount)
+        metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(values)) / largest_return
     return metrics

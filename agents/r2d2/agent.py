@@ -134,7 +134,7 @@ class R2D2Agent(ModelAgent):
         learned = self._after_burn_in(unroll)
         acted = learned.behaviour
         errors = td_errors(acted.q_of_action, acted.max_q, learned.env_output, self._config)
-        return priorities_of(errors, learned.env_output, self._config)
+        return q_learning.sequence_priorities(errors, learned.env_output.last[:-1], self._config.max_priority_weight)
 
     def after_update(self, learner_updates: int) -> None:
         self._target.after_update(learner_updates)
@@ -198,12 +198,6 @@ def td_errors(q_of_action: Any, bootstrap: Any, env_output: EnvOutput, config: R
     return tf.where(transitions.last_t, 0.0, errors + bonus)
 
 
-def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
-    """The priorities, float32 [B], of sequences with TD errors [T, B]."""
-    last_t = transitions_of(env_output, config).last_t
-    return q_learning.sequence_priorities(errors, last_t, config.max_priority_weight)
-
-
 def r2d2_loss(
     *, online_q: Any, target_q: Any, action: Any, env_output: EnvOutput, importance_weights: Any, config: R2D2
 ) -> LossOutput:
@@ -238,7 +232,7 @@ def r2d2_loss(
         {"model": total},
         metrics={"loss/total": total, **means},
         maxima={"q/max_value": tf.reduce_max(values)},
-        priorities=priorities_of(errors, env_output, config),
+        priorities=q_learning.sequence_priorities(errors, env_output.last[:-1], config.max_priority_weight),
     )
 
 

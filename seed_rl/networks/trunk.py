@@ -192,7 +192,7 @@ class Trunk(keras.layers.Layer):
 
 
 class TrunkModel(keras.Model, abc.ABC):
-    """A trunk with an agent's heads, which a subclass adds, and the trunk's state; a model for `agents.base.ModelAgent`."""
+    """A trunk with an agent's heads, which a subclass adds; a model for `agents.base.ModelAgent`."""
 
     def __init__(self, trunk: Trunk, name: str):
         super().__init__(name=name, autocast=False)  # each layer casts its own input

@@ -27,10 +27,7 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any) -> 
       n: the number of rewards, at least 1; it may exceed T.
       last_t: bool [T, B]: whether an episode ends in the state in which a_t was taken.
     """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}")
     r_t, discount_t, v_t = checks.float_arrays(2, r_t=r_t, discount_t=discount_t, v_t=v_t)
-    last_t = tf.convert_to_tensor(last_t)
     checks.check_shape("last_t", last_t, checks.static_shape(r_t))
     length = checks.static_length("r_t", r_t)
     n = min(n, length)

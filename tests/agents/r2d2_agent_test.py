@@ -7,11 +7,10 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.agent import Behaviour, priorities_of, r2d2_loss, td_errors
-from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.learner.train_step import TrainStep
+from seed_rl.agents.r2d2.agent import Behaviour, r2d2_loss, td_errors
+from seed_rl.rl.q_learning import sequence_priorities
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move, random_output
+from tests.support.experience import acted_unroll, assert_matches_step_spec, move, random_output
 
 A, B = 3, 4
 SPEC = EnvSpec(ArraySpec((4, 4, 1), "uint8"), DiscreteSpec(A))
@@ -42,29 +41,8 @@ def build(config=SMALL, seed=1, apart=False):
     return agent
 
 
-def values(variables):
-    return [np.array(variable.numpy()) for variable in variables]
-
-
-def target_weights(agent):
-    """The target network's variables, which follow the online network's."""
-    return agent.variables[len(agent.model.variables) :]
-
-
-def target_model(agent, config=SMALL):
-    """Another model with the weights of the target network."""
-    model = config.build(SPEC, num_training_envs=B, seed=5).model
-    for variable, value in zip(model.variables, values(target_weights(agent)), strict=True):
-        variable.assign(value)
-    return model
-
-
 def after_burn_in(nest):
     return tf.nest.map_structure(lambda x: np.asarray(x)[SMALL.burn_in :], nest)
-
-
-def pick(q, action):
-    return np.take_along_axis(np.asarray(q), np.asarray(action)[..., None], axis=-1)[..., 0]
 
 
 def q_of(model, unroll):
@@ -78,42 +56,32 @@ def gradients_of_loss(agent, unroll):
     return tape.gradient(loss, [weight.value for weight in agent.model.trainable_variables])
 
 
-@pytest.mark.parametrize("changed", [{}, {"core": "none", "burn_in": 0}, {"quantiles": 3}], ids=str)
-def test_acts_and_learns_from_the_same_q(changed):
+@pytest.mark.parametrize(
+    ("changed", "truncated"),
+    [({}, True), ({}, False), ({"core": "none"}, True), ({"core": "none", "quantiles": 3}, False)],
+    ids=str,
+)
+def test_acts_and_learns_from_the_same_q_of_the_steps_after_the_burn_in(changed, truncated):
+    """Both networks are brought up to date by the burn-in, each with its own weights, where they are recurrent; where
+    they are not, only values that the targets need are computed."""
     config = dataclasses.replace(SMALL, **changed)
-    agent = build(config)
+    agent = build(config, apart=True)
     unroll = acted_unroll(agent, B)
     assert unroll.action.shape == (config.burn_in + config.unroll_length + 1, B)
     assert_matches_step_spec(agent, unroll)
     q, acted = q_of(agent.model, unroll), unroll.behaviour
     q = q.mean(axis=-2) if config.quantiles else q
     assert acted.max_q.numpy().std() > 0.02
-    np.testing.assert_allclose(pick(q, unroll.action), acted.q_of_action, rtol=0, atol=1e-5)
+    taken = np.take_along_axis(q, unroll.action.numpy()[..., None], axis=-1)[..., 0]
+    np.testing.assert_allclose(taken, acted.q_of_action, rtol=0, atol=1e-5)
     np.testing.assert_allclose(q.max(-1), acted.max_q, rtol=0, atol=1e-5)
 
-    output = agent.loss(unroll, tf.constant(WEIGHTS))
-    assert output.losses.keys() == agent.groups.keys() == {"model"}
-    assert {tensor.dtype for tensor in tf.nest.flatten(output)} == {tf.float32}
-    for gradient in gradients_of_loss(agent, unroll):
-        assert gradient is not None, "every weight takes part in the loss"
-        assert np.isfinite(gradient).all()
-
-
-@pytest.mark.parametrize("truncated", [True, False])
-@pytest.mark.parametrize("core", ["lstm", "none"])
-def test_the_loss_is_that_of_the_steps_after_the_burn_in(core, truncated):
-    """Both networks are brought up to date by the burn-in, each with its own weights, where they are recurrent; where
-    they are not, only values that the targets need are computed."""
-    config = dataclasses.replace(SMALL, core=core)
-    agent = build(config, apart=True)
-    unroll = acted_unroll(agent, B)
     if not truncated:
         outcome = unroll.env_output
         unroll = unroll._replace(env_output=outcome._replace(last=tf.zeros_like(outcome.last)))
     assert np.any(unroll.env_output.last[SMALL.burn_in + 1]) == truncated
     assert np.any(unroll.env_output.done[: SMALL.burn_in]), "an episode begins in the burn-in"
-    networks = agent.model, target_model(agent, config)
-    online, target = (after_burn_in(q_of(network, unroll)) for network in networks)
+    online, target = (after_burn_in(q_of(network, unroll)) for network in (agent.model, agent._target.model))
     assert np.any(online.argmax(-1)[1:] != target.argmax(-1)[1:]), "the networks prefer different actions"
     action, env_output = after_burn_in((unroll.action, unroll.env_output))
     expected = r2d2_loss(
@@ -126,8 +94,11 @@ def test_the_loss_is_that_of_the_steps_after_the_burn_in(core, truncated):
     )
     assert expected.metrics["q/abs_td_error"] > 0.1
     output = agent.loss(unroll, tf.constant(WEIGHTS))
+    assert output.losses.keys() == agent.groups.keys() == {"model"}
     for actual, of_these_steps in zip(output, expected, strict=True):
         tf.nest.map_structure(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3), actual, of_these_steps)
+    for gradient in gradients_of_loss(agent, unroll):
+        assert np.isfinite(gradient).all(), "every weight takes part in the loss"
 
 
 def test_weights_learn_nothing_from_the_burn_in():
@@ -155,7 +126,7 @@ def test_initial_priorities_are_computed_from_the_values_recorded_while_acting()
     learned, env_output = after_burn_in((acted, unroll.env_output))
     errors = td_errors(learned.q_of_action, learned.max_q, env_output, SMALL)
     priorities = agent.initial_priorities(without_what_is_large)
-    np.testing.assert_allclose(priorities, priorities_of(errors, env_output, SMALL), rtol=1e-4)
+    np.testing.assert_allclose(priorities, sequence_priorities(errors, env_output.last[:-1]), rtol=1e-4)
 
 
 def act_once(agent, env_ids, seed=0):
@@ -205,25 +176,3 @@ def test_training_environments_begin_with_random_actions_and_end_with_the_ladder
         assert not np.any(explored[env_ids == B]), "evaluation does not explore"
     assert agent.variables[-1].name == "epsilon", "checkpoints and acting copies have it"
     assert len(agent.variables) == len(build().variables) + 1
-
-
-@pytest.mark.parametrize("quantiles", [0, 8])
-def test_an_update_raises_the_value_of_the_rewarded_action(quantiles):
-    config = dataclasses.replace(
-        SMALL, core="none", burn_in=0, discount=0.0, observation_norm=True, quantiles=quantiles
-    )
-    agent = config.build(EnvSpec(NUMBERS, DiscreteSpec(A)), B, seed=1)
-    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.01))
-    for seed in range(60):
-        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
-        rewarded = np.where(unroll.env_output.observation[..., 0] > 0, 2, 0)
-        # The reward of an action comes with the next step.
-        reward = tf.constant(np.roll(unroll.action == rewarded, 1, axis=0), tf.float32)
-        unroll = unroll._replace(env_output=unroll.env_output._replace(reward=reward))
-        update = train_step(unroll, 0.0, np.ones(16))
-        assert update.optimizer_steps == 1
-        assert update.priorities.shape == (16,)
-        agent.after_update(seed + 1)
-    q = q_of(agent.model, unroll)
-    q = q.mean(axis=-2) if quantiles else q
-    assert np.mean(np.argmax(q, axis=-1) == rewarded) > 0.9

@@ -70,9 +70,9 @@ def taken_of(q, data):
 @pytest.mark.parametrize(
     ("length", "batch", "changed"),
     [
-        (1, 3, {"n_steps": 1, "max_priority_weight": 0.2}),
+        (1, 3, {"n_steps": 1}),
         (5, 30, {}),
-        (5, 30, {"n_steps": 9, "max_abs_reward": 1.0}),
+        (5, 30, {"n_steps": 9, "max_abs_reward": 1.0, "max_priority_weight": 0.2}),
         (5, 30, {"n_steps": 2, "value_rescaling": False, "discount": 0.5}),
         (5, 30, {"value_rescaling": False, "munchausen": 0.9, "temperature": 0.7}),
     ],

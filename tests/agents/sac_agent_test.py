@@ -10,6 +10,7 @@ from seed_rl.agents.sac import SAC
 from seed_rl.agents.sac.agent import sac_loss
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.rl.n_step import n_step_returns
 from seed_rl.specs import ContinuousSpec, EnvSpec
 from seed_rl.types import EnvOutput
 from tests.support.experience import FORCES, NUMBERS, acted_unroll, assert_matches_step_spec
@@ -43,22 +44,13 @@ def loss_of(data, steps, config):
 
 
 def errors_of(data, steps, config):
-    """The targets less the values [2, T, B], one reward at a time: float64."""
-    reward, done, last = steps
-    values, bonus = data["target_values"].min(axis=0), -data["temperature"] * data["log_prob"]
-    errors = np.zeros_like(data["values"])
-    for t, b in np.ndindex(*errors.shape[1:]):
-        target, discount, bootstrap = 0.0, 1.0, 0.0
-        for k in range(t + 1, t + 1 + config.n_steps):  # action k - 1 leads to step k
-            if last[k - 1, b]:
-                break
-            target += discount * reward[k, b]
-            discount *= 0.0 if done[k, b] else config.discount
-            target += discount * bonus[k, b]
-            bootstrap = values[k - 1, b]  # of step k
-        if not last[t, b]:
-            errors[:, t, b] = target + discount * bootstrap - data["values"][:, t, b]
-    return errors
+    """The targets less the values [2, T, B], given n-step returns, which `n_step_test` covers."""
+    # Action a_t leads to the reward and the end of step t + 1, except from a last state.
+    reward, done, last = steps[0][1:], steps[1][1:], steps[2][:-1]
+    discount, entropy_bonus = config.discount * ~done, -data["temperature"] * data["log_prob"][1:]
+    rewards, values = reward + discount * entropy_bonus, data["target_values"].min(axis=0)
+    targets = n_step_returns(rewards, discount, values, config.n_steps, last)[: config.unroll_length]
+    return np.where(last[: config.unroll_length], 0, targets - data["values"])
 
 
 @pytest.mark.parametrize("config", [SMALL, dataclasses.replace(SMALL, unroll_length=1, n_steps=1)], ids=["4", "1"])

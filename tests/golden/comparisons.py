@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from seed_rl.agents.actor_critic.agent import Behaviour
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.agent import priorities_of, r2d2_loss, td_errors
+from seed_rl.agents.r2d2.agent import r2d2_loss, td_errors
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.buffers.samplers import PrioritizedSampler
 from seed_rl.experiment.optimizer import Optimizer
@@ -27,6 +27,7 @@ from seed_rl.networks.trunk import TrunkState, unpack_planes
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.exploration import epsilon_ladder
 from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.q_learning import sequence_priorities
 from seed_rl.rl.value_rescaling import SIGNED_HYPERBOLIC
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
@@ -119,7 +120,7 @@ def of_sequences() -> Pairs:
         yield "R2D2: losses of sequences", losses, case["loss"]
         yield "R2D2: priorities", loss(importance_weights=tf.ones([batch])).priorities, case["priorities"]
         best = tf.reduce_max(case["q_online"], axis=-1)
-        first = priorities_of(td_errors(best, best, env_output, config), env_output, config)
+        first = sequence_priorities(td_errors(best, best, env_output, config), env_output.last[:-1])
         yield "R2D2: first priorities of greedy sequences", first, case["first_priorities_greedy"]
 
 

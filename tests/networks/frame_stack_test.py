@@ -1,4 +1,4 @@
-"""Frame stacks against queues of frames, one per sequence."""
+"""Frame stacks against queues of frames, one per sequence. `trunk_test` has frames in blocks."""
 
 from collections import deque
 
@@ -59,14 +59,3 @@ def test_equals_a_queue_of_frames_across_calls(depth, channels, lengths):
     older = np.moveaxis(expected[-1].reshape(8, H, W, depth, channels), 3, 1)[:, 1:]
     np.testing.assert_array_equal(present_frames(state), older)
     np.testing.assert_array_equal(state.seen, expected_present[-1, :, 1:].sum(axis=-1))
-
-
-def test_blocks_of_pixels_become_channels_of_their_frame():
-    frames = np.random.default_rng(0).integers(0, 256, (5, 3, 8, 12, 2), np.uint8)
-    done, state = tf.constant(np.random.default_rng(1).random((5, 3)) < 0.3), initial_frames(3, (8, 12, 2), 3)
-    (stacks, present), after = stack_frames(tf.constant(frames), done, state)
-    (blocks, same), in_blocks_after = stack_frames(tf.constant(frames), done, state, block=2)
-    pixels = np.reshape(stacks, (5, 3, 4, 2, 6, 2, 3, 2)).transpose(0, 1, 2, 4, 6, 3, 5, 7)
-    np.testing.assert_array_equal(blocks, pixels.reshape(5, 3, 4, 6, 24))
-    for one, other in ((present, same), (after.frames, in_blocks_after.frames), (after.seen, in_blocks_after.seen)):
-        np.testing.assert_array_equal(one, other)

@@ -26,39 +26,54 @@ def random_arguments(length, batch, units=U, features=F):
     return inputs, done, state
 
 
-def lstm_formulas(lstm, inputs, done, state):
-    """One step at a time, left to automatic differentiation."""
+def lstm_step(lstm, x, state):
     h, c = state
+    i, f, o, g = tf.split(x @ lstm.kernel + h @ lstm.recurrent_kernel + lstm.bias, 4, axis=-1)
+    c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+    h = tf.sigmoid(o) * tf.tanh(c)
+    return h, LSTMState(h, c)
+
+
+def gru_step(gru, x, h):
+    (given_r, given_z, given_n), (r, z, n) = (
+        tf.split(part, 3, axis=-1) for part in (x @ gru.kernel + gru.bias, h @ gru.recurrent_kernel)
+    )
+    r, z = tf.sigmoid(given_r + r), tf.sigmoid(given_z + z)
+    h = (1 - z) * tf.tanh(given_n + r * n) + z * h
+    return h, h
+
+
+def by_formulas(step, layer, inputs, done, state):
+    """One step at a time, left to automatic differentiation."""
     outputs = []
     for t in range(inputs.shape[0]):
-        keep = tf.where(done[t], 0.0, 1.0)[:, None]
-        h, c = h * keep, c * keep
-        i, f, o, g = tf.split(inputs[t] @ lstm.kernel + h @ lstm.recurrent_kernel + lstm.bias, 4, axis=-1)
-        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
-        h = tf.sigmoid(o) * tf.tanh(c)
-        outputs.append(h)
-    return tf.stack(outputs), LSTMState(h, c)
+        state = tf.nest.map_structure(lambda part, t=t: tf.where(done[t][:, None], 0.0, part), state)
+        output, state = step(layer, inputs[t], state)
+        outputs.append(output)
+    return tf.stack(outputs), state
 
 
-def learned(function, lstm, inputs, done, state):
+def learned(function, layer, inputs, done, state):
     """Outputs, state and the gradients of a loss that weighs all of them, by all that has a gradient."""
-    rng = np.random.default_rng(7)
-    sources = [inputs, *state, *(v.value for v in lstm.trainable_variables)]
+    sources = [inputs, *tf.nest.flatten(state), *(v.value for v in layer.trainable_variables)]
     with tf.GradientTape() as tape:
-        tape.watch([inputs, *state])
-        outputs, (h, c) = function(inputs, done, state)
-        weights = tf.constant(rng.standard_normal(outputs.shape), tf.float32)
-        loss = tf.reduce_sum(tf.cast(outputs, tf.float32) * weights) + tf.reduce_sum(h * h) + tf.reduce_sum(tf.sin(c))
-    return outputs, h, c, *tape.gradient(loss, sources)
+        tape.watch([inputs, *tf.nest.flatten(state)])
+        outputs, state = function(inputs, done, state)
+        weights = tf.constant(np.random.default_rng(7).standard_normal(outputs.shape), tf.float32)
+        loss = tf.reduce_sum(tf.cast(outputs, tf.float32) * weights)
+        loss += tf.add_n([tf.reduce_sum(tf.sin(part)) for part in tf.nest.flatten(state)])
+    return outputs, *tf.nest.flatten(state), *tape.gradient(loss, sources)
 
 
-@pytest.mark.parametrize(("length", "batch", "compiled"), [(1, 3, False), (9, 4, True)])
-def test_an_lstm_and_its_gradients_are_those_of_the_formulas(length, batch, compiled):
-    lstm, arguments = make(), random_arguments(length, batch)
-    assert length < 9 or np.any(arguments[1][1:-1]), "an episode ends in mid-sequence"
+@pytest.mark.parametrize(("length", "compiled"), [(1, False), (9, True)])
+@pytest.mark.parametrize(("kind", "step"), [(ResetLSTM, lstm_step), (ResetGRU, gru_step)], ids=["lstm", "gru"])
+def test_a_layer_and_its_gradients_are_those_of_the_formulas(kind, step, length, compiled):
+    layer, (inputs, done, state) = make(kind), random_arguments(length, 4)
+    state = state if kind is ResetLSTM else state.h
+    assert length < 9 or np.any(done[1:-1]), "an episode ends in mid-sequence"
     call = tf.function(learned, jit_compile=True, autograph=False) if compiled else learned
-    actual, expected = call(lstm, lstm, *arguments), learned(lambda *own: lstm_formulas(lstm, *own), lstm, *arguments)
-    assert len(actual) == 3 + 6
+    actual = call(layer, layer, inputs, done, state)
+    expected = learned(lambda *own: by_formulas(step, layer, *own), layer, inputs, done, state)
     for a, e in zip(actual, expected, strict=True):
         assert np.any(e)
         np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
@@ -94,33 +109,3 @@ def test_variables_have_names_and_the_forget_gate_begins_open():
     names = ("kernel", "recurrent_kernel", "bias")
     assert [v.path for v in lstm.trainable_variables] == [f"recurrent/{name}" for name in names]
     np.testing.assert_array_equal(lstm.bias.value, np.repeat([0.0, 1.0, 0.0, 0.0], 2))
-
-
-def gru_formulas(gru, inputs, done, h):
-    """One step at a time, left to automatic differentiation."""
-    outputs = []
-    for t in range(inputs.shape[0]):
-        h = tf.where(done[t][:, None], 0.0, h)
-        (given_r, given_z, given_n), (r, z, n) = (
-            tf.split(x, 3, axis=-1) for x in (inputs[t] @ gru.kernel + gru.bias, h @ gru.recurrent_kernel)
-        )
-        r, z = tf.sigmoid(given_r + r), tf.sigmoid(given_z + z)
-        h = (1 - z) * tf.tanh(given_n + r * n) + z * h
-        outputs.append(h)
-    return tf.stack(outputs), h
-
-
-@pytest.mark.parametrize(("length", "compiled"), [(1, False), (9, True)])
-def test_a_gru_and_its_gradients_are_those_of_the_formulas(length, compiled):
-    gru = make(ResetGRU)
-    inputs, done, (h, _) = random_arguments(length, 4)
-
-    def slopes(function):
-        with tf.GradientTape() as tape:
-            outputs, state = function(inputs, done, h)
-            loss = tf.reduce_sum(tf.square(outputs))
-        return outputs, state, *tape.gradient(loss, [variable.value for variable in gru.trainable_variables])
-
-    call = tf.function(slopes, jit_compile=True, autograph=False) if compiled else slopes
-    for a, e in zip(call(gru), slopes(lambda *own: gru_formulas(gru, *own)), strict=True):
-        np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)

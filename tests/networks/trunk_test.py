@@ -9,11 +9,9 @@ import tensorflow as tf
 
 from seed_rl.networks import trunk as trunk_module
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.networks.frame_stack import FrameState
 from seed_rl.networks.layers import block_of, torso_of
-from seed_rl.networks.trunk import Trunk, unpack_planes
+from seed_rl.networks.trunk import Trunk
 from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
-from tests.networks.frame_stack_test import present_frames
 from tests.support import experience
 from tests.support.experience import CHOICES
 
@@ -172,45 +170,67 @@ def test_a_torso_of_ones_own_sees_the_stacked_images_and_nothing_else():
     assert [variable.shape for variable in trunk.variables] == [(3, 8), (8,)], "the numbers go through a dense layer"
 
 
-def test_each_pixel_is_standardised_by_statistics_of_its_own():
-    settings = {"core": "none", "frame_stack": 2, "previous_step_inputs": False, "observation_norm": True}
-    trunk = make(torso=f"{__name__}:Pixels", **settings)
-    prev_action, env_output = random_steps(6, 5)
-    for _ in range(2):
-        trunk.update(trunk.moments(env_output), 30)
-    features, _ = trunk(prev_action, env_output, trunk.initial_state(5))
-    newest = tf.reshape(features, [30, 16, 2])[..., -1].numpy() / 255
-    np.testing.assert_allclose(newest.mean(axis=0), 0, atol=1e-3)
-    np.testing.assert_allclose(newest.std(axis=0), 1, atol=1e-3)
-    first = tf.reshape(features, [6, 5, 16, 2])[0, ..., 0]
-    assert not np.any(first), "an absent frame is zero"
-
-
-@pytest.mark.parametrize("observation_norm", [False, True])
-def test_a_torso_sees_a_board_as_an_image(observation_norm):
-    of = EnvSpec(ArraySpec((6, 7, 2), "int64"), DiscreteSpec(A))
-    trunk = make(of=of, torso=f"{__name__}:Pixels", core="none", observation_norm=observation_norm)
+@pytest.mark.parametrize(
+    ("tensor", "observation_norm"),
+    [(IMAGES.observation, True), (ArraySpec((6, 7, 2), "int64"), False), (ArraySpec((6, 7, 2), "int64"), True)],
+    ids=["frames standardised", "a board", "a board standardised"],
+)
+def test_a_torso_sees_numbers_times_255_each_standardised_by_statistics_of_its_own(tensor, observation_norm):
+    of, settings = EnvSpec(tensor, DiscreteSpec(A)), {"core": "none", "frame_stack": 2, "previous_step_inputs": False}
+    trunk = make(of=of, torso=f"{__name__}:Pixels", observation_norm=observation_norm, **settings)
     prev_action, env_output = random_steps(6, 5, of=of)
     for _ in range(2):
         trunk.update(trunk.moments(env_output), 30)
-    features, _ = trunk(prev_action, env_output, trunk.initial_state(5))
+    features = trunk(prev_action, env_output, trunk.initial_state(5))[0].numpy() / 255
+    if tensor == IMAGES.observation:
+        features = features.reshape(6, 5, 16, 2)
+        assert not np.any(features[0, ..., 0]), "an absent frame is zero"
+        features = features[..., 1]
     if observation_norm:
-        np.testing.assert_allclose(features.numpy()[..., :84].std(axis=(0, 1)), 255, rtol=1e-3)
+        np.testing.assert_allclose(features.mean(axis=(0, 1)), 0, atol=1e-3)
+        np.testing.assert_allclose(features.std(axis=(0, 1)), 1, atol=1e-3)
     else:
-        np.testing.assert_array_equal(features[..., :84], 255 * tf.reshape(env_output.observation, [6, 5, 84]))
+        np.testing.assert_allclose(features, tf.reshape(env_output.observation, [6, 5, 84]), rtol=1e-6)
+
+
+class Misshapen(Pixels):
+    def call(self, frames):
+        return frames
+
+
+class NoTensor(LeakySum):
+    def call(self, inputs, done, state):
+        return None, state
 
 
 @pytest.mark.parametrize(
-    ("torso", "observation", "word"),
+    ("observation", "role", "layer", "sentence"),
     [
-        ("deep", {"a": ArraySpec((2,), "bool"), "b": ArraySpec((), "int64")}, "takes images"),
-        ("shallow", ArraySpec((36, 35), "uint16"), "36 x 36"),
+        ({"a": ArraySpec((2,), "bool"), "b": ArraySpec((), "int64")}, "torso", "deep", "the deep torso takes images"),
+        (ArraySpec((36, 35), "uint16"), "torso", "shallow", "the shallow torso needs frames of at least 36 x 36"),
+        (IMAGES.observation, "torso", f"{__name__}:Missing", "{}: expected a subclass of Layer, but .* has no Missing"),
+        (
+            IMAGES.observation,
+            "torso",
+            f"{__name__}:Misshapen",
+            r"{}: its features must have the shape \[1, F\], got the shape \[1, 4, 4, 3\]",
+        ),
+        (
+            IMAGES.observation,
+            "core",
+            f"{__name__}:NoTensor",
+            r"{}: its features must have the shape \[1, 1, F\], got NoneType",
+        ),
     ],
-    ids=["no image", "too small"],
+    ids=["no image", "too small", "missing", "misshapen", "no tensor"],
 )
-def test_observations_that_a_torso_cannot_take(torso, observation, word):
-    with pytest.raises(CannotAct, match=word):
-        make(of=EnvSpec(observation, DiscreteSpec(2)), torso=torso)
+def test_a_layer_that_does_not_fit_is_named(observation, role, layer, sentence):
+    def features():
+        trunk = make(of=EnvSpec(observation, DiscreteSpec(A)), **{role: layer})
+        return trunk(*random_steps(1, 1), trunk.initial_state(1))
+
+    with pytest.raises(CannotAct, match=f"^{sentence.format(f'TrunkConfig.{role} = {layer!r}')}"):
+        features()
 
 
 def changed(tensor):
@@ -229,25 +249,6 @@ def test_features_of_all_tensors_stand_side_by_side_in_the_order_of_their_names(
         own = np.arange(before.shape[-1]) // 8 == index
         assert np.any(after[..., own] != before[..., own]), name
         np.testing.assert_array_equal(after[..., ~own], before[..., ~own], err_msg=name)
-
-
-def test_each_image_has_a_stack_of_its_own_which_begins_with_the_episode():
-    trunk = make(of=SEVERAL, frame_stack=3)
-    prev_action, env_output = random_steps(4, 2, of=SEVERAL, done=0.0)
-    done = tf.constant([[False, False]] * 3 + [[True, False]])
-    _, state = trunk(prev_action, env_output._replace(done=done), trunk.initial_state(2))
-    for (frames, seen), name in zip(state.frames, ("left", "right"), strict=True):
-        assert seen.numpy().tolist() == [1, 2]
-        third, fourth = np.array(env_output.observation[name])[2:]
-        third[0] = 0
-        frames = present_frames(FrameState(frames, seen))
-        np.testing.assert_array_equal(frames, np.stack([third, fourth], axis=1), err_msg=name)
-
-
-def test_planes_are_unpacked_as_by_numpy():
-    packed = np.random.default_rng(0).integers(0, 2**16, (2, 5, 4, 3)).astype(np.uint16)
-    expected = np.unpackbits(packed[..., None].view(np.uint8), axis=-1, bitorder="little")
-    np.testing.assert_array_equal(unpack_planes(packed), 255 * expected, strict=True)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -38,8 +38,3 @@ def test_equals_the_formula_with_episodes_ending_in_mid_sequence(n):
     assert 0 < np.sum(inputs["last_t"][1:-1]) < np.sum(inputs["discount_t"][1:-1] == 0)
     returns = n_step_returns(**inputs, n=n).numpy()
     np.testing.assert_allclose(returns[defined], ground_truth(**inputs, n=n)[defined], rtol=1e-5, atol=1e-5)
-
-
-def test_less_than_one_step_is_refused():
-    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
-        n_step_returns(**random_inputs(), n=0)
