@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import dataclasses
 import math
 import sys
 import time
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self, TextIO
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -25,18 +24,14 @@ from seed_rl.reporting.text import duration, short
 
 _CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}  # metrics by label
 _TICKS = "▁▂▃▄▅▆▇█"
-_MAX_CURVE = 48  # characters
-_BESIDE_CURVE = 26  # characters taken by border, label and value
+_CURVE = 34  # characters, of the 60 that the panel needs
 _LOSSES = 4  # loss terms shown next to the total
 _RATE_SECONDS = 60.0  # rates of single rows vary by a half on a machine that is shared
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw values as a line of characters, each the mean of an equal share of the finite values."""
-    finite = [value for value in values if math.isfinite(value)]
-    if width <= 0 or not finite:
-        return ""
-    means = np.array([share.mean() for share in np.array_split(finite, min(width, len(finite)))])
+def _sparkline(values: Sequence[float]) -> str:
+    """Draw values as a line of characters, each the mean of an equal share of them."""
+    means = np.array([share.mean() for share in np.array_split(values, min(_CURVE, len(values)))])
     heights = (means - means.min()) / (np.ptp(means) or 1.0)
     return "".join(_TICKS[round(height * (len(_TICKS) - 1))] for height in heights)
 
@@ -46,7 +41,6 @@ def _plain(number: float) -> str:
     return f"{number:.2f}" if abs(number) < 1000 else f"{number:.0f}"
 
 
-@dataclasses.dataclass(eq=False)
 class RunDisplay:
     """Shows the latest row of metrics and the bottleneck of the run, unless `quiet`.
 
@@ -56,23 +50,20 @@ class RunDisplay:
     disk does not end the run. Rich renders this object as the panel, which needs 60 columns.
     """
 
-    experiment: Experiment
-    logdir: str
-    quiet: bool = False
-    stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr if sys.stdout.isatty() else sys.stdout)
-
-    def __post_init__(self) -> None:
+    def __init__(self, experiment: Experiment, logdir: str, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self._experiment, self._logdir, self._quiet = experiment, logdir, quiet
+        self._stream = stream or (sys.stderr if sys.stdout.isatty() else sys.stdout)
         self._row: Mapping[str, float] = {}
         self._status: dict[str, str] = {}
-        self._recent: collections.deque[tuple[float, float]] = collections.deque()  # seconds and frames of rows
+        # Seconds and frames of rows from the first one with an update on, which holds the compilation.
+        self._recent: collections.deque[tuple[float, float]] = collections.deque()
         self._printed = {"learning": "", "bottleneck": ""}
         self._monitor = LearningMonitor()
-        self._updates, self._is_warm, self._is_done = False, False, False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
-        console = Console(file=self.stream, highlight=False)
+        console = Console(file=self._stream, highlight=False)
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
-        can_renew = self.stream.isatty() and console.is_terminal and not console.is_dumb_terminal
-        self._live = Live(self, console=console, auto_refresh=False) if can_renew and not self.quiet else None
+        can_renew = self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
+        self._live = Live(self, console=console, auto_refresh=False) if can_renew and not quiet else None
 
     def __enter__(self) -> Self:
         if self._live:
@@ -88,13 +79,11 @@ class RunDisplay:
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
-        self._is_warm = self._updates  # rows before this one have an update, so that it holds no compilation
-        self._updates |= "loss/total" in row
-        if self._updates:
+        self._row = row
+        if self._recent or "loss/total" in row:
             self._recent.append((row["seconds"], row["env_frames"]))
             while len(self._recent) > 2 and self._recent[-1][0] - self._recent[0][0] > _RATE_SECONDS:
                 self._recent.popleft()
-        self._row, self._is_done = row, row["env_frames"] >= self.experiment.total_frames
         self._status = self._status_of(row)
         for key, curve in self._curves.items():
             if key in row:
@@ -102,21 +91,25 @@ class RunDisplay:
         with contextlib.suppress(OSError):
             if self._live:
                 self._live.refresh()
-            elif not self.quiet:
+            elif not self._quiet:
                 now = time.strftime("%H:%M:%S")
-                print("\n".join(f"{now} {line}" for line in self._lines(row)), file=self.stream, flush=True)
+                print("\n".join(f"{now} {line}" for line in self._lines(row)), file=self._stream, flush=True)
+
+    @property
+    def _is_done(self) -> bool:
+        return self._row["env_frames"] >= self._experiment.total_frames
 
     def _status_of(self, row: Mapping[str, float]) -> dict[str, str]:
         """Describe connections, bottleneck and learning problem; texts may be empty."""
         actors = f"{row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
-        connected = f"{row['environments']:.0f} of {self.experiment.actors.num_envs} environments of {actors}"
+        connected = f"{row['environments']:.0f} of {self._experiment.actors.num_envs} environments of {actors}"
         learning = self._monitor.diagnose(row)
         if self._is_done:
             return {"connected": connected}
-        if not self._updates:
+        if not self._recent:
             return {"starting": self._start_of(row), "connected": connected}
-        agent = self.experiment.agent
-        limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.loses_by_bfloat16) if self._is_warm else ""
+        agent, is_warm = self._experiment.agent, len(self._recent) > 1
+        limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.loses_by_bfloat16) if is_warm else ""
         return {"connected": connected, "bottleneck": limit, "learning": learning}
 
     def _start_of(self, row: Mapping[str, float]) -> str:
@@ -125,17 +118,13 @@ class RunDisplay:
             return "waiting for actors"
         if not (steps := row["acted_steps"]):
             return "environments are being reset, for which some load or compile levels"
-        missing = self.experiment.frames_before_update // self.experiment.env.action_repeat - steps
+        missing = self._experiment.frames_before_update // self._experiment.env.action_repeat - steps
         then = f"after {missing:,.0f} more" if missing > 0 else "as soon as its unrolls are complete"
         return f"environments are stepping: {steps:,.0f} steps; first update {then}"
 
     def _progress(self, row: Mapping[str, float]) -> tuple[str, str, str, str]:
-        """Format the share of frames done, their number, frames/s, and the remaining or total time.
-
-        What remains follows from the last minute, and is unknown until a second row with updates: the first has
-        compiled them.
-        """
-        total, frames, seconds = self.experiment.total_frames, row["env_frames"], row["seconds"]
+        """Format share and number of frames done, frames/s, and the time that it took or, by the last minute, will."""
+        total, frames, seconds = self._experiment.total_frames, row["env_frames"], row["seconds"]
         share = f"{min(100, math.floor(100 * frames / total))}%"  # rounded down: 100 % means done
         if self._is_done:
             return share, short(frames), short(frames / seconds), f"done in {duration(seconds)}"
@@ -163,7 +152,7 @@ class RunDisplay:
             self._printed[name] = key
         return lines
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich__(self) -> Panel:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
@@ -173,7 +162,7 @@ class RunDisplay:
             bar = Table.grid(expand=True, padding=(0, 1))
             bar.add_column(ratio=1)
             bar.add_column(no_wrap=True)
-            total = self.experiment.total_frames
+            total = self._experiment.total_frames
             done = ProgressBar(total=total, completed=min(row["env_frames"], total))
             bar.add_row(done, f"{share}  {frames} of {short(total)} frames")
             content.insert(0, bar)
@@ -182,11 +171,9 @@ class RunDisplay:
                 grid.add_row("speed", ", ".join(filter(None, [f"{rate} frames/s{so_far}", end])))
         else:
             grid.add_row("starting", "the first metrics appear in a few seconds")
-        room = 0 if options.ascii_only else min(_MAX_CURVE, options.max_width - _BESIDE_CURVE)
         for name, key in _CURVES.items():
             if key in row:
-                curve = f"  {sparkline(self._curves[key], room)}".rstrip()
-                grid.add_row(name, Text(f"{_plain(row[key]):>8}") + Text(curve, "cyan"))
+                grid.add_row(name, Text(f"{_plain(row[key]):>8}  ") + Text(_sparkline(self._curves[key]), "cyan"))
         if "loss/total" in row:
             parts = [key for key in row if key.startswith("loss/") and key != "loss/total"][:_LOSSES]
             texts = [f"{row['loss/total']:.3g}", *(f"{key.removeprefix('loss/')} {row[key]:.2g}" for key in parts)]
@@ -194,5 +181,5 @@ class RunDisplay:
         for name, text in self._status.items():
             if text:
                 grid.add_row(name, Text(text, "yellow" if name in ("bottleneck", "learning") else ""))
-        grid.add_row("stored in", Text(self.logdir))
-        yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
+        grid.add_row("stored in", Text(self._logdir))
+        return Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")

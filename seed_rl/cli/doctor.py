@@ -29,8 +29,6 @@ not needed by everyone, with `BROKEN` nothing works."""
 PLACES = "seed_rl.places"
 """The entry-point group in which packages declare functions of a log directory that is not on this machine: they return
 one line about it, or None if they don't know such a place, and raise CannotUse or Failure."""
-_DISK_GB = 5.0
-_SHARED_GB = 0.25  # containers default to 0.06
 
 
 def examine(logdir: str | None = None) -> dict[str, Result]:
@@ -48,10 +46,7 @@ def result(check: Callable[[], Result]) -> Result:
 
 
 def _python() -> Result:
-    text = f"{platform.python_version()} at {sys.executable}; seed_rl {__version__}"
-    if (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return OK, text
-    return BROKEN, f"{text}: Python 3.11, 3.12 or 3.13 is needed"
+    return OK, f"{platform.python_version()} at {sys.executable}; seed_rl {__version__}"
 
 
 def _packages() -> Result:
@@ -104,7 +99,7 @@ def log_directory(given: str | None = None) -> Result:
         place = os.path.dirname(place)
     if not os.path.isdir(place) or not os.access(place, os.W_OK):
         return BROKEN if given else OPTIONAL, f"{place} is not a writable directory: choose another --logdir"
-    return room(place, _DISK_GB, "choose another --logdir")
+    return room(place, 5.0, "choose another --logdir")
 
 
 def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
@@ -125,14 +120,14 @@ def suite(name: str) -> Result:
     return OK, "installed"
 
 
-_SHARED = "needed by environments in worker processes: docker run --shm-size=1g"
+_SHARED = "needed by environments in worker processes: docker run --shm-size=1g"  # containers default to 0.06 GB
 CHECKS: dict[str, Callable[[], Result]] = {
     "Python": _python,
     "TensorFlow": _tensorflow,
     "packages": _packages,
     "machine": _machine,
     "disk": log_directory,
-    "shared memory": functools.partial(room, "/dev/shm", _SHARED_GB, _SHARED),
+    "shared memory": functools.partial(room, "/dev/shm", 0.25, _SHARED),
     "port": port,
     **{f"suite {name}": functools.partial(suite, name) for name in registry.names()},
 }

@@ -57,13 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # standard output has lost its reader, as in `| head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # lets the flush at exit succeed
-        return 128 + signal.SIGPIPE
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # lets the flush at exit succeed
+        if error.errno == errno.EPIPE:  # standard output has lost its reader, as in `| head -1`
+            return 128 + signal.SIGPIPE
         print(f"seed_rl: {error.filename or 'the output'} can't be written: {reason(error)}", file=sys.stderr)
         return Failure.exit_code
     except ModuleNotFoundError as error:

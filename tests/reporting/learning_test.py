@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from seed_rl.experiment import config_files
 from seed_rl.reporting.learning import LearningMonitor
 
 RUNS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results" / "learning"
@@ -40,7 +39,6 @@ def test_nothing_stands_out_in_a_healthy_run():
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_run_is_named_by_its_symptom(name):
-    config_files.load([str(RUNS / f"{name}.gin")])
     found = sentences(name)
     named = Counter(sentence.partition(":")[0] for sentence in found if sentence)
     assert named.most_common(1)[0][0] == WRONG[name]

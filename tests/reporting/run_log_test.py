@@ -1,7 +1,6 @@
 """Rows of metrics of invented runs on an invented clock, and the bottleneck in a row."""
 
 import dataclasses
-import json
 import resource
 import time
 
@@ -54,24 +53,12 @@ def log(run):
     return RunLog(run.state, [run], INTERVAL, clock=lambda: run.now)
 
 
-def test_a_row_is_written_when_the_interval_is_over(run, log):
-    began = time.time()
-    log.add_update({"loss": 1.0})
-    run.passes(9.75)
-    assert log.summary_if_due(0) is None
-    assert run.rows == []
-    run.passes(0.25)
-    row = log.summary_if_due(0)
-    assert row is not None
-    assert run.rows == [row]
-    assert began <= run.wall_times[0] <= time.time()
-    assert log.summary_if_due(0) is None, "the next interval has begun"
-
-
-def test_rates_shares_and_means_are_those_of_the_interval(run, log):
+def test_rates_shares_and_means_in_a_row_are_those_of_its_interval(run, log):
     log.add_update({"loss/total": 100.0, "early": 1.0})
     with log.waiting():
-        run.passes(10, frames=1000, agent_steps=100, batches=10, padded_steps=50, waiting_seconds=3)
+        run.passes(9.75, frames=1000, agent_steps=100, batches=10, padded_steps=50, waiting_seconds=3)
+    assert log.summary_if_due(0) is None
+    run.passes(0.25)
     log.summary_if_due(0)
 
     for loss in (1.0, 2.0, 6.0):
@@ -82,7 +69,10 @@ def test_rates_shares_and_means_are_those_of_the_interval(run, log):
         run.passes(3, waiting_seconds=4, blocked_seconds=2)
     run.passes(15, frames=300, acting_seconds=9, groups_waiting_seconds=3, groups_stepping_seconds=9)
     run.gauges["environments"] = 5
+    before = time.time()
     row = log.summary_if_due(0)
+    assert run.rows[1:] == [row]
+    assert before <= run.wall_times[-1] <= time.time()
     assert 0 <= row.pop("time/cpu") <= 1
     assert row == {
         "acted_steps": 407,
@@ -161,9 +151,7 @@ def test_means_are_those_of_the_last_episodes():
     window.add(np.full(50, -100.0), np.full(50, 1))
     window.add(np.arange(100.0), np.full(100, 4))
     assert window.means() == {"episode_return": pytest.approx(49.5), "episode_length": 4.0}
-    restored = EpisodeWindow(100)
-    restored.set_state(json.loads(json.dumps(window.get_state())))
-    assert (restored.means(), restored.count) == (window.means(), 150)
+    assert window.count == 150
 
 
 IDLE = {"environments": 8, "cpu": 0.5, "learner_waiting": 0.9, "actors_waiting": 0.9}
@@ -184,10 +172,7 @@ IDLE |= {"inference_waiting": 0.9, "inference_blocked": 0.0, "inference_acting":
             {"actors_waiting": 0.2, "batch_size": 0},
             "actors: 4 connected, none answers: environments or the network hang",
         ),
-        (
-            {"actors_waiting": 0.2, "environments_hanging": 4.0},
-            "actors: 4 environments wait for one that hangs: see actors' logs",
-        ),
+        ({"environments_hanging": 4.0}, "actors: 4 environments wait for one that hangs: see actors' logs"),
         ({"cpu": 0.99}, "cores: all are busy with actors, inference and learner"),
         ({}, "latency: add groups of environments to each actor"),
     ],

@@ -18,22 +18,16 @@ from tests.support.checked_commands import Line, complaint
 
 
 def records(path):
-    """The records of a `.wandb` file: protobuf messages in LevelDB's log format, in blocks of 32 KB."""
+    """The records of a small `.wandb` file: protobuf messages in LevelDB's log format, in a single block."""
     from wandb.proto import wandb_internal_pb2
 
-    data = path.read_bytes()
-    position, message = 7, b""  # after the header of the file
-    while position + 7 <= len(data):
-        room = -position % 32768 or 32768
-        if room < 7:  # too small for a header: padding
-            position += room
-            continue
+    data, position = path.read_bytes(), 7  # after the header of the file
+    assert len(data) < 32768
+    while position < len(data):
         length, kind = struct.unpack_from("<HB", data, position + 4)
-        message += data[position + 7 : position + 7 + length]
+        assert kind == 1, "a whole record"
+        yield wandb_internal_pb2.Record.FromString(data[position + 7 : position + 7 + length])
         position += 7 + length
-        if kind in (1, 4):  # whole, or the last part
-            yield wandb_internal_pb2.Record.FromString(message)
-            message = b""
 
 
 def teardown():
