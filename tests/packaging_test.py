@@ -20,23 +20,13 @@ RELEASE = "0.1.0"
 SUFFIXES = (".py", ".csv", ".gin", ".md", ".proto", ".pyi", "py.typed")
 
 
-def run(*command, cwd):
-    done = subprocess.run([sys.executable, *map(str, command)], cwd=cwd, capture_output=True, text=True)
+def test_the_wheel_has_the_package_and_nothing_else(tmp_path):
+    copy_source(tmp_path)  # so that no earlier build leaves anything in it
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"]
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> zipfile.ZipFile:
-    """The wheel, built from a copy, so that no earlier build leaves anything in it."""
-    folder = tmp_path_factory.mktemp("wheel")
-    copy_source(folder)
-    run("-m", "build", "--no-isolation", "--outdir", "dist", cwd=folder)
-    (built,) = folder.glob("dist/*.whl")
-    return zipfile.ZipFile(built)
-
-
-def test_the_wheel_has_the_package_and_nothing_else(wheel):
+    (built,) = tmp_path.glob("dist/*.whl")
+    wheel = zipfile.ZipFile(built)
     assert {name.partition("/")[0] for name in wheel.namelist()} == {"seed_rl", f"seed_rl-{RELEASE}.dist-info"}
     links = re.compile(rf"seed_rl/({'|'.join(MOVED)})/")  # Python before 3.13 may follow them
     sources = {

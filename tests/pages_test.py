@@ -14,27 +14,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 
 
-@pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Runs the script on a page with the given text and data; returns exit code and page."""
-    page = tmp_path / "page.md"
-
-    def run_script(text, data, *flags):
-        page.write_text(text, encoding="utf-8")
-        monkeypatch.setattr(pages, "PAGES", {page: data})
+def test_pages_are_up_to_date_and_written_from_their_data(monkeypatch, tmp_path):
+    copies = {tmp_path / f"{n}.md": path for n, path in enumerate(pages.PAGES)}
+    for copy, path in copies.items():
+        page = path.read_text(encoding="utf-8")
+        emptied, parts = re.subn(r"(<!-- \w+: .* -->\n)(?s:.*?)(<!-- end -->)", r"\1\2", page)
+        assert parts
+        copy.write_text(emptied, encoding="utf-8")
+    monkeypatch.setattr(pages, "PAGES", {copy: pages.PAGES[path] for copy, path in copies.items()})
+    for flags, code in (["--check"], 1), ([], 0), (["--check"], 0):
         monkeypatch.setattr(sys, "argv", ["pages.py", *flags])
-        return pages.main(), page.read_text(encoding="utf-8")
-
-    return run_script
-
-
-@pytest.mark.parametrize("path", pages.PAGES, ids=lambda path: path.stem)
-def test_a_page_is_up_to_date_and_written_from_its_data(run, path):
-    page, data = path.read_text(encoding="utf-8"), pages.PAGES[path]
-    emptied, parts = re.subn(r"(<!-- \w+: .* -->\n)(?s:.*?)(<!-- end -->)", r"\1\2", page)
-    assert parts
-    assert run(emptied, data) == (0, page)
-    assert run(page, data, "--check") == (0, page)
+        assert pages.main() == code
+    for copy, path in copies.items():
+        assert copy.read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
 
 
 def test_every_record_is_listed_and_unchanged():
@@ -64,18 +56,20 @@ def test_new_records_are_appended_and_changed_ones_refused(monkeypatch, capsys, 
 
 
 def test_ages_count_the_commits_that_changed_the_code_since_a_record(monkeypatch, tmp_path):
+    def git(*arguments):
+        identity = "-c", "user.name=A", "-c", "user.email=a@example"
+        return subprocess.check_output(["git", *identity, *arguments], cwd=tmp_path, text=True).strip()
+
     def commit(name, content):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-        made = ("add", "."), ("-c", "user.name=A", "-c", "user.email=a@example", "commit", "--quiet", "--message=a")
-        for command in made:
-            subprocess.run(["git", *command], cwd=tmp_path, check=True)
-        return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True).strip()
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+        git("add", ".")
+        git("commit", "--quiet", "--message=a")
+        return git("rev-parse", "HEAD")
 
     monkeypatch.setattr(records, "DOCS", tmp_path / "docs")
     monkeypatch.setattr(records, "RECORDS", tmp_path / "docs" / "results" / "records.sha256")
-    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    git("init", "--quiet")
     measured = commit("agents/agent.py", "1")
     commit("docs/results/run/about.json", f'{{"commit": "{measured}"}}')
     for name in ("envs/suite.py", "agents/agent.py", "docs/page.md"):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from seed_rl.settings import Count, OneOf, Place, Settings, UnitInterval, Within, without_places
+from seed_rl.settings import Count, OneOf, Place, Settings, UnitInterval, Within, whole_number, without_places
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,13 +50,14 @@ def test_a_wrong_value_is_named_with_what_was_expected(settings, message):
 
 
 def test_values_of_the_declared_types_pass():
-    sound = Sound(volume=1, codec="flac", channels=(1, 2), owner=object())
-    assert sound.volume == 1
+    assert Sound(volume=1, codec="flac", channels=(1, 2), owner=object()).volume == 1
 
 
 def test_a_whole_number_may_be_written_in_short():
     assert Sound(speakers=3e0, pauses="2k") == Sound(speakers=3, pauses=2000)
     assert Sound(tones=(("a", "2k"),)).tones == (("a", 2000),)
+    for text, expected in {"300_000": 300_000, "1e6": 10**6, "300K": 300_000, "1.5M": 1_500_000, "4m": 4e6}.items():
+        assert whole_number(text) == expected
 
 
 def test_bounds_hold_in_subclasses_that_change_a_default():

@@ -16,7 +16,6 @@ from absl import flags
 
 from seed_rl.errors import UsageError
 from seed_rl.settings import whole_number
-from seed_rl.system.entry_points import declarations
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import ServerSecurity, read_authorities, read_certificate, read_token
 
@@ -110,11 +109,6 @@ class RunOption(NamedTuple):
 
 RUN_OPTIONS = "seed_rl.run_options"
 """The entry-point group in which packages declare each `RunOption`."""
-
-
-def run_options() -> list[RunOption]:
-    """Return the options of all neighbours that are there."""
-    return [entry.load() for entry in declarations(RUN_OPTIONS)]
 
 
 def command(example: str, *flags: Flag, arguments: str = "") -> Callable[[Callable[..., int]], Command]:

@@ -17,7 +17,6 @@ from seed_rl.system.files import complete_or_absent, explaining
 _log = logging.getLogger(__name__)
 
 _FILM = "film"
-_INIT_SECONDS = "30"  # timeout for the server's answer
 _FINISH_SECONDS = 60.0  # timeout for uploading the last rows
 
 
@@ -107,7 +106,7 @@ def _settings(wandb: Any, project: str) -> Any:
         project=project,
         silent=True,
         console="off",
-        init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _INIT_SECONDS)),
+        init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", "30")),
         finish_timeout=_FINISH_SECONDS / 2,  # shorter than `WandbRun.close` waits
     )
 

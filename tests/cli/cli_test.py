@@ -9,11 +9,9 @@ import sys
 import types
 
 import pytest
-from absl.flags import FlagValues
 
 from seed_rl import __main__, api
 from seed_rl.cli.commands import evaluation, policies
-from seed_rl.cli.flags import integer
 from seed_rl.cli.main import commands, main
 from seed_rl.errors import Failure, UsageError
 from seed_rl.evaluation import episodes
@@ -140,14 +138,6 @@ def test_ctrl_c_ends_a_command_with_a_line(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["seed_rl", "configs"])
     assert __main__.main() == 128 + signal.SIGINT
     assert capsys.readouterr() == ("", "seed_rl: interrupted\n")
-
-
-def test_counts_may_be_written_as_people_write_them():
-    values = FlagValues()
-    integer("frames", None, "")(flag_values=values, module_name="flags")
-    for text, expected in {"300000": 300_000, "1e6": 10**6, "300K": 300_000, "1.5M": 1_500_000, "4m": 4e6}.items():
-        values(["program", f"--frames={text}"])
-        assert values.frames == expected
 
 
 def test_the_suites_and_their_tasks_are_listed(capsys):

@@ -119,6 +119,8 @@ def test_each_part_of_the_frames_has_a_row_and_the_interval_its_own_rates(run):
         (7500, 700.0, 9.0),
     ]
     assert all(row["time/inference_acting"] == 0.5 for row in [*run.rows, summaries[3]])
+    assert RunLog(run.state, [run], INTERVAL).close() is None, "no update since the last row"
+    assert (len(run.rows), run.closed) == (4, 2)
 
 
 def test_work_that_took_longer_than_an_interval_is_shared_out(run, log):
@@ -134,15 +136,6 @@ def test_metrics_without_data_are_missing(run, log):
     row = log.summary_if_due(0)
     assert row["frames_per_second"] == row["updates_per_second"] == row["time/learner_waiting"] == 0
     assert not {"loss/total", "inference_batch_size", "inference_padding", "time/actors_waiting"} & set(row)
-
-
-def test_the_last_shorter_interval_has_a_row_if_it_has_updates(run, log):
-    log.add_update({"loss/total": 7.0})
-    run.passes(4, frames=100)
-    row = log.close()
-    assert (row["frames_per_second"], row["updates_per_second"], row["loss/total"]) == (25, 0.25, 7.0)
-    assert RunLog(run.state, [run], INTERVAL).close() is None
-    assert (run.rows, run.closed) == ([row], 2)
 
 
 def test_means_are_those_of_the_last_episodes():

@@ -4,22 +4,22 @@ import contextlib
 import math
 import sys
 import threading
-from collections.abc import Mapping
 
 from seed_rl.cli import flags
 from seed_rl.cli.commands.experiment import EXPERIMENT, FILES, add_files, load_or_continue, logdir_of
 from seed_rl.cli.display import RunDisplay
-from seed_rl.cli.flags import command, run_options
+from seed_rl.cli.flags import RUN_OPTIONS, RunOption, command
 from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.metrics import settled_return
-from seed_rl.reporting.text import duration, quantity
+from seed_rl.reporting.text import duration
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
+from seed_rl.system.entry_points import declarations
 from seed_rl.system.signals import signals, stop_with_parent
 
-OPTIONS = run_options()
+OPTIONS: list[RunOption] = [entry.load() for entry in declarations(RUN_OPTIONS)]
 _RUN = flags.group(
     "the run",
     flags.string("logdir", None, "Where to store or continue it; default: runs/<gin file>."),
@@ -126,20 +126,12 @@ def _train(values: flags.FlagValues, run: Run) -> int:
     elif best >= target:
         _say(f"a mean return of {best:g} is reached")
     elif values.target_return is not None:
-        raise Failure(f"--target_return={target:g} was not reached: {_how_far(row, run.experiment.score, best)}")
+        how_far = f"the best mean return is {best:g}" if best > -math.inf else "too few episodes had ended for a mean"
+        after = f"{row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
+        raise Failure(f"--target_return={target:g} was not reached: after {after}, {how_far}")
     return stopped.exit_code
 
 
 def _say(sentence: str) -> None:
     with contextlib.suppress(OSError):  # of a terminal that is gone, a full disk
         print(f"seed_rl: {sentence}", file=sys.stderr)
-
-
-def _how_far(row: Mapping[str, float], metric: str, best: float) -> str:
-    """Describe the best mean return of a run, given its last row, which may be empty, and the metric that counts."""
-    after = f"after {row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
-    if best > -math.inf:
-        return f"{after}, the best mean return is {best:g}"
-    prefix = metric.removesuffix("episode_return")
-    ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
-    return f"{after}, {ended} had ended, too few for a mean return"
