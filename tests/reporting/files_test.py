@@ -62,12 +62,12 @@ def test_a_row_after_the_checkpoint_without_new_frames_is_removed(tmp_path):
 
 def test_odd_lines_among_others_are_skipped_counted_and_removed_and_an_incomplete_last_one_is_skipped(tmp_path, caplog):
     odd = b'{"env_frames": 15\n{"loss": 15}\n{"env_frames": NaN}\n{"env_frames": 15, "loss": [1]}\n'
-    odd += bytes(3_000_000) + b"\n"  # is read in three parts
+    odd += bytes(3_000_000) + b'\n{"env_frames": 90}\n'  # is read in three parts; with a wrong digit
     write(tmp_path, None, 10, 20, 30, 40)
     path = tmp_path / "metrics.jsonl"
     first, *others = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + odd + b"".join(others) + b'{"env_frames": 2')  # killed
-    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 40]
+    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 90, 20, 30, 40]
     assert f"{path}: skipped 7 damaged lines\n" in caplog.text
     write(tmp_path, 30, 35)
     caplog.clear()

@@ -3,7 +3,6 @@
 With `loaded` as its argument, it has imported TensorFlow, Keras, matplotlib and others itself before.
 """
 
-import hashlib
 import logging
 import os
 import random
@@ -28,8 +27,8 @@ def settings():
     """All that a library must leave alone, by name; of packages only if they are imported."""
     found = {
         **{f"${name}": value for name, value in os.environ.items()},
-        "random": digest(random.getstate()),
-        "numpy.random": digest(np.random.get_state()),  # noqa: NPY002 - this is the state in question
+        "random": repr(random.getstate()),
+        "numpy.random": repr(np.random.get_state()),  # noqa: NPY002 - this is the state in question
         "gin's bindings": gin.config_str(),
         "gin's readers": [*gin.config._FILE_READERS],
         "gin's places": [*gin.config._LOCATION_PREFIXES],
@@ -50,11 +49,6 @@ def settings():
     if matplotlib := sys.modules.get("matplotlib"):
         found["matplotlib"] = dict(matplotlib.rcParams.copy())  # without choosing a backend
     return found
-
-
-def digest(state):
-    """A few digits of a long state."""
-    return hashlib.sha256(repr(state).encode()).hexdigest()[:8]
 
 
 def use(logdir):
