@@ -30,8 +30,9 @@ _RATE_SECONDS = 60.0  # rates of single rows vary by a half on a machine that is
 
 
 def _sparkline(values: Sequence[float]) -> str:
-    """Draw values as a line of characters, each the mean of an equal share of them."""
-    means = np.array([share.mean() for share in np.array_split(values, min(_CURVE, len(values)))])
+    """Draw values as a line of characters, each the mean of an equal share of the finite values."""
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    means = np.array([share.mean() for share in np.array_split(finite, min(_CURVE, len(finite)))])
     heights = (means - means.min()) / (np.ptp(means) or 1.0)
     return "".join(_TICKS[round(height * (len(_TICKS) - 1))] for height in heights)
 

@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import queue
+import re
 import secrets
 import threading
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from seed_rl.system.files import complete_or_absent, explaining
 _log = logging.getLogger(__name__)
 
 _FILM = "film"
+_MAX_ID = 64  # characters
+_INIT_SECONDS = "30"  # timeout for the server's answer
 _FINISH_SECONDS = 60.0  # timeout for uploading the last rows
 
 
@@ -106,7 +109,7 @@ def _settings(wandb: Any, project: str) -> Any:
         project=project,
         silent=True,
         console="off",
-        init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", "30")),
+        init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _INIT_SECONDS)),
         finish_timeout=_FINISH_SECONDS / 2,  # shorter than `WandbRun.close` waits
     )
 
@@ -115,8 +118,11 @@ def run_id(logdir: str, resumed: bool) -> str:
     """Return the stored id of a resumed run, or store a new one: that of a sweep's agent, or a random one."""
     path, new_id = os.path.join(logdir, "wandb_id"), os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4)
     if resumed and os.path.isfile(path):
-        with open(path, encoding="utf-8", errors="replace") as stored:
-            return stored.read().strip()
+        with open(path, "rb") as stored:
+            found = stored.read(_MAX_ID + 1).strip()
+        if re.fullmatch(rb"[\w-]{1,%d}" % _MAX_ID, found):
+            return found.decode()
+        _log.warning("%s must hold an id of Weights & Biases, got %s: starting a new run there", path, found[:20])
     with complete_or_absent(path) as new:
         new.write(f"{new_id}\n".encode())
     return new_id
