@@ -100,7 +100,6 @@ class HostSource(Source):
     def __init__(self, link: Link, source: Source, counters: Counters, action_repeat: int):
         self._link, self._source, self._counters, self._action_repeat = link, source, counters, action_repeat
         self._waiting: Batch | None = None  # until all hosts have one
-        self.catch_up()
 
     def catch_up(self) -> None:
         """Count what the source has taken by now, or as host 0 does."""

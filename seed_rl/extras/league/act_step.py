@@ -112,13 +112,13 @@ class LeagueActStep(ActStep):
         with self._lock:
             self._follow(env_ids, restarted, output)
             to = StepWrites(*(each[..., ours] for each in writes))  # the home players' rows, which each game has
-            actions[ours] = super().__call__(env_ids[ours], restarted[ours], to, [_rows(output, ours)])
+            actions[ours] = super().__call__(env_ids[ours], restarted[ours], to, [rows_of(output, ours)])
             at, rows = self._arranged(theirs, self._drawn[self._seats.first_rows[env_ids[theirs]]])
             ids = np.full(len(rows), self._nobody, env_ids.dtype)
             ids[at] = env_ids[theirs]
             nowhere = np.zeros(len(rows), np.int32)
             to = StepWrites(nowhere, opened=nowhere)
-            actions[theirs] = self._frozen_step(ids, restarted[rows], to, [_rows(output, rows)])[at]
+            actions[theirs] = self._frozen_step(ids, restarted[rows], to, [rows_of(output, rows)])[at]
             self.padding += len(rows) - len(theirs)
         return actions
 
@@ -170,5 +170,6 @@ class _Parts:
         return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *outputs)  # type: ignore[no-any-return]
 
 
-def _rows(output: EnvOutput, rows: np.ndarray) -> EnvOutput:
+def rows_of(output: EnvOutput, rows: np.ndarray) -> EnvOutput:
+    """Return the outputs of some rows, int [n]."""
     return tf.nest.map_structure(lambda array: array[rows], output)  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 import glob
 import importlib.util
+import itertools
 import os
 
 from seed_rl.cli import flags
@@ -43,7 +44,10 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
         game = experiment_of(logdir).env
     played = []
     with signals() as stopped:
-        for match in matches.tournament(game, everyone, values.games, values.seed, values.greedy, stopped):
+        for pair in itertools.combinations(everyone, 2):
+            match = matches.match(game, pair, values.games, values.seed, values.greedy, stopped)
+            if stopped.is_set():
+                break
             result = f"{match.wins} won, {match.draws} drawn, {match.losses} lost"
             print(f"{match.first} against {match.second}: {result}", flush=True)
             played.append(match)

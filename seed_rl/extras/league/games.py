@@ -42,9 +42,8 @@ def with_league(settings: League, assembly: Assembly) -> Assembly:
         copy_weights, weights = parts.copy_weights, name_variables("agent", parts.agent.variables)
 
         def refresh() -> None:
-            counters = parts.progress.counters
             copy_weights()
-            pool.refresh(counters.learner_updates, counters.env_frames, weights, acting, parts.seed)
+            pool.refresh(parts.progress.counters, weights, acting, parts.seed)
 
         parts.copy_weights = refresh
         assembly.finish(parts)

@@ -2,19 +2,18 @@
 
 import contextlib
 import importlib
-import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import tensorflow as tf
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.envs.vector.steps import Act, random_policy
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
+from seed_rl.extras.league.act_step import rows_of
 from seed_rl.foreign import description_of
 from seed_rl.reporting.text import columns
 from seed_rl.specs import EnvSpec
@@ -73,8 +72,7 @@ class _Sides:
 
     def act(self, output: EnvOutput) -> np.ndarray:
         """The actions [E, ...] of both."""
-        own = lambda rows: tf.nest.map_structure(lambda tensor: tensor[rows], output)  # noqa: E731
-        chosen = [act(own(rows)) for act, rows in self._sides]
+        chosen = [act(rows_of(output, rows)) for act, rows in self._sides]
         return np.concatenate(chosen)[np.argsort(np.concatenate([rows for _, rows in self._sides]))]
 
 
@@ -101,17 +99,6 @@ def match(
     ahead = home_returns.mean(axis=1) - others.mean(axis=1)
     wins, losses = int(np.sum(ahead > 0)), int(np.sum(ahead < 0))
     return Match(*names, wins, len(ahead) - wins - losses, losses)
-
-
-def tournament(
-    config: EnvConfig, players: Sequence[str], games: int, seed: int = 1, greedy: bool = False, stop: Stop | None = None
-) -> Iterator[Match]:
-    """Yield a match between every pair of players until it is stopped; see `match` for the arguments."""
-    for first, second in itertools.combinations(players, 2):
-        played = match(config, (first, second), games, seed, greedy, stop)
-        if stop is not None and stop.is_set():
-            return
-        yield played
 
 
 def ratings(matches: Sequence[Match]) -> list[Any]:

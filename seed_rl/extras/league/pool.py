@@ -13,6 +13,7 @@ import numpy as np
 from seed_rl.extras.league.act_step import LeagueActStep
 from seed_rl.extras.league.settings import NEWEST, PRIORITIZED, League
 from seed_rl.foreign import short_repr
+from seed_rl.learner.progress import Counters
 from seed_rl.system.files import Outage, complete_or_absent
 from seed_rl.weights import checkpoints
 
@@ -70,32 +71,33 @@ class Pool:
         return os.path.join(self._directory, f"member-{member:012d}.npz")
 
     def refresh(
-        self, updates: int, frames: int, weights: Mapping[str, Any], acting: Sequence[LeagueActStep], seed: int
+        self, counters: Counters, weights: Mapping[str, Any], acting: Sequence[LeagueActStep], seed: int
     ) -> None:
         """Take the results of all games; if it is time, add a member and redraw one of the sets of weights.
 
-        The numbers of updates and frames are the learner's so far, `weights` the Keras variables of its agent by name.
-        Raises an OSError if the first member can't be written.
+        `weights` are the Keras variables of the learner's agent by name. Raises an OSError if the first member can't be
+        written.
         """
         for member, result in (each for one in acting for each in one.take_results()):
             self._recent.append(result)
             if member in self._results:
                 games, total = self._results[member]
                 self._results[member] = games + 1, total + result
+        updates = counters.learner_updates
         adds = updates % self._every == 0
         if not self._results:
-            self._add(updates, frames, weights)
+            self._add(counters, weights)
         elif adds:
             with self._no_members.tolerating():
-                self._add(updates, frames, weights)
+                self._add(counters, weights)
         number = updates // self._every % self._settings.sets
         random = np.random.default_rng([seed, updates])
         for one in acting:
             for each in range(self._settings.sets) if one.is_empty else [number] * adds:
-                one.load(each, *self._drawn(random, updates, frames, weights))
+                one.load(each, *self._drawn(random, counters, weights))
 
     def _drawn(
-        self, random: np.random.Generator, updates: int, frames: int, weights: Mapping[str, Any]
+        self, random: np.random.Generator, counters: Counters, weights: Mapping[str, Any]
     ) -> tuple[int, list[np.ndarray]]:
         """Draw a member and read its weights. One that can't be read leaves, and of an empty league it is the agent."""
         while self._results:
@@ -107,13 +109,13 @@ class Pool:
             except checkpoints.CheckpointError as error:
                 _log.warning("member %d leaves the league: %s", member, error)
                 del self._results[member]
-        self._add(updates, frames, weights)
-        return updates, [np.asarray(variable.numpy()) for variable in weights.values()]
+        return counters.learner_updates, self._add(counters, weights)
 
-    def _add(self, updates: int, frames: int, weights: Mapping[str, Any]) -> None:
-        """Write a new member and the results so far; thin the pool out if it is full."""
+    def _add(self, counters: Counters, weights: Mapping[str, Any]) -> list[np.ndarray]:
+        """Write a new member and the results so far, thin the pool out if it is full, and return the weights."""
         arrays = {name: np.asarray(variable.numpy()) for name, variable in weights.items()}
-        state = {"counters": {"learner_updates": updates, "env_frames": frames}}
+        updates = counters.learner_updates
+        state = {"counters": {"learner_updates": updates, "env_frames": counters.env_frames}}
         checkpoints.write(self.path(updates), arrays, state)
         self._results.setdefault(updates, (0, 0.0))
         if len(self._results) > self._settings.most_members:
@@ -130,6 +132,7 @@ class Pool:
             lines.append(f"{member},{games},{round(total / games, 4) if games else ''}")
         with complete_or_absent(os.path.join(self._directory, "results.csv")) as file:
             file.write("\n".join([*lines, ""]).encode())
+        return [*arrays.values()]
 
     def _draw(self, random: np.random.Generator) -> int:
         members, chances = self.members, np.ones(len(self._results))

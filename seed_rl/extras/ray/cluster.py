@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+SLOW_SECONDS = 20.0  # what isn't running by then is waiting for resources
+PATIENCE_SECONDS = 300.0  # with fewer actors or nodes than a run needs
 _CONNECT_SECONDS = 10.0
-_NO_LETTER = r"[^a-zA-Z0-9_]"
 
 
 class NoCluster(Failure):
@@ -102,7 +103,8 @@ class Gauges(Sink):
     def write(self, row: dict[str, float], wall_time: float) -> None:
         for name, value in row.items():
             if name not in self._gauges:
-                gauge = self._gauges[name] = Gauge(f"seed_rl_{re.sub(_NO_LETTER, '_', name)}", name, tag_keys=("run",))
+                letters = re.sub("[^a-zA-Z0-9_]", "_", name)
+                gauge = self._gauges[name] = Gauge(f"seed_rl_{letters}", name, tag_keys=("run",))
                 gauge.set_default_tags({"run": self._logdir})
             self._gauges[name].set(value)
 

@@ -18,7 +18,7 @@ import ray
 
 from seed_rl.actor.loop import Actor
 from seed_rl.envs.base import CannotBuild
-from seed_rl.extras.ray.cluster import first_line, why_it_cannot_start
+from seed_rl.extras.ray.cluster import PATIENCE_SECONDS, SLOW_SECONDS, first_line, why_it_cannot_start
 from seed_rl.runs.fleet import MAX_FAILURES, STABLE_SECONDS, ActorFailed, Fleet
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.system.files import Outage, explaining
@@ -30,8 +30,6 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
-PATIENCE_SECONDS = 300.0  # with fewer actors than the least
-SLOW_SECONDS = 20.0  # an actor that isn't running by then is waiting for resources
 # Calls wait until a lost actor is back; each call disables Ray's own retries.
 _RESTARTED = {"max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
 

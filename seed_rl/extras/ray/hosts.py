@@ -18,14 +18,12 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from seed_rl.errors import Failure
-from seed_rl.extras.ray.cluster import NoCluster, first_line, why_it_cannot_start
+from seed_rl.extras.ray.cluster import PATIENCE_SECONDS, SLOW_SECONDS, NoCluster, first_line, why_it_cannot_start
 from seed_rl.system.signals import Stop, StopIf
 from seed_rl.transport.address import unused_port
 
 _log = logging.getLogger(__name__)
 
-SLOW_SECONDS = 20.0
-PATIENCE_SECONDS = 300.0
 _GRACE_SECONDS = 60.0  # for others to save and end; a second Ctrl-C ends the wait
 _RUNTIME_ENVIRONMENT = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # of a submitted job, for which Ray sets it
 # All hosts wait for the slowest one at each update; Ray's workers would yield to everything else on their nodes.
@@ -68,17 +66,13 @@ class OtherHosts:
     ends: list[Any]  # a reference for each of the others to the way it ended
     joined: bool = False  # whether they have joined the run, and therefore end with it
 
-    def check(self) -> None:
-        """Raise a Failure that says how one of them has ended, if one has."""
-        for sentence in self.wait(0.0):
-            raise Failure(sentence)
-
     def watched(self, meet: Callable[[Stop], bool]) -> Callable[[Stop], bool]:
-        """Return a way to `meet` them in which the end of one is an error."""
+        """Return a way to `meet` them in which the end of one is a Failure that says how."""
 
         def meet_all(stop: Stop) -> bool:
             def stopped() -> bool:
-                self.check()
+                for sentence in self.wait(0.0):
+                    raise Failure(sentence)
                 return stop.is_set()
 
             self.joined = meet(StopIf(stopped))
@@ -89,8 +83,8 @@ class OtherHosts:
     def wait(self, seconds: float) -> list[str]:
         """Wait until all have ended, for at most some seconds; return a message for each that has."""
         ended = ray.wait(self.ends, num_returns=len(self.ends), timeout=seconds)[0]
-        indices = {end: self.ends.index(end) + 1 for end in ended}
-        return [f"learner host {n} ({self.addresses[n]}) ended with {_how(end)}" for end, n in indices.items()]
+        numbered = [(n, end) for n, end in enumerate(self.ends, 1) if end in ended]
+        return [f"learner host {n} ({self.addresses[n]}) ended with {_how(end)}" for n, end in numbered]
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import gc
 import itertools
 import logging
@@ -13,7 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuild
@@ -29,11 +28,8 @@ from seed_rl.runs.run import Run
 from seed_rl.system.files import explaining
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.signals import Stop, StopIf, ctrl_c_asks
+from seed_rl.system.signals import StopIf, ctrl_c_asks
 from seed_rl.weights import checkpoints
-
-if TYPE_CHECKING:
-    from seed_rl.runs.assembly import Assembly
 
 _log = logging.getLogger(__name__)
 
@@ -71,25 +67,21 @@ def replay(
         there = {"environment": {}, **segment.start["machine"]}
         here = deterministic(there["threads"])
         _check_equal({**there, "dtype": here["dtype"]}, here, logdir)  # `_experiment` computes in the recorded one
-        order, experiment = Replayed(segment, until), _experiment(segment, init_from)
-        actors = functools.partial(_Actors, segment, order, experiment)
-        run = Run(experiment, directory, actors=actors, native_log=True)
-        run.changes.append(functools.partial(_prescribe, order))
-        with run, ctrl_c_asks() as asked:
-            for row in run.train(StopIf(functools.partial(_ends, asked, order))):
-                yield Progress(parts[0].begin, int(row["learner_updates"]), end, checked + order.checked, row)
+        order = Replayed(segment, until)
+        for row in _rows(segment, order, _experiment(segment, init_from), directory):
+            yield Progress(parts[0].begin, int(row["learner_updates"]), end, checked + order.checked, row)
         gc.collect()  # its learner, whose memory the next one needs
         checked += order.checked
 
 
-def _ends(asked: Stop, order: Replayed) -> bool:
-    return asked.is_set() or order.ended()
-
-
-def _prescribe(order: Replayed, assembly: Assembly) -> Assembly:
+def _rows(segment: Segment, order: Replayed, experiment: Experiment, directory: str) -> Iterator[dict[str, float]]:
+    """Execute a segment in its order, and yield its rows of metrics."""
     from seed_rl.extras.repeating.ordered import with_order
 
-    return with_order(lambda _: order, assembly)
+    run = Run(experiment, directory, actors=lambda logs: _Actors(segment, order, experiment, logs), native_log=True)
+    run.changes.append(lambda assembly: with_order(lambda _: order, assembly))
+    with run, ctrl_c_asks() as asked:
+        yield from run.train(StopIf(lambda: asked.is_set() or order.ended()))
 
 
 def _copy(checkpoint: str, logdir: str) -> None:

@@ -41,25 +41,22 @@ def test_the_settings_that_must_not_differ_are_named():
             Told(first, second).compare({})
 
 
-@pytest.mark.parametrize(
-    ("message", "name"),
-    [
+def test_a_lost_host_is_named_and_other_errors_are_left_alone():
+    for message, name in (
         ("/task:1/device:CPU:0}} Collective ops is aborted by: reset by peer /task:2 while", "host 2"),
         ("/task:1}} Collective ops is aborted by: Deadline Exceeded RPC: /tensorflow.CoordinationService/", "host 0"),
-    ],
-)
-def test_a_lost_host_is_named(message, name):
-    sentence = rf"learner {name} \(localhost:\d\) is gone: start all 3 again"
-    with pytest.raises(HostLost, match=sentence), Told().explaining():
-        raise tf.errors.UnavailableError(None, None, message)
-    with pytest.raises(HostLost):
-        Told().agree(leave=False, ready=True, env_frames=3)
-    assert Told().agree(leave=True, ready=True, env_frames=3) == (True, False), "a host that ends needs no other for it"
-
-
-def test_other_errors_are_not_taken_for_a_lost_host():
+    ):
+        sentence = rf"learner {name} \(localhost:\d\) is gone: start all 3 again"
+        with pytest.raises(HostLost, match=sentence), Told().explaining():
+            raise tf.errors.UnavailableError(None, None, message)
     with pytest.raises(tf.errors.InternalError), Told().explaining():
         raise tf.errors.InternalError(None, None, "out of scratch space")
+
+
+def test_a_host_that_ends_needs_no_other_for_it():
+    with pytest.raises(HostLost):
+        Told().agree(leave=False, ready=True, env_frames=3)
+    assert Told().agree(leave=True, ready=True, env_frames=3) == (True, False)
 
 
 @pytest.fixture(scope="module")

@@ -41,12 +41,10 @@ def test_hosts_meet_when_all_listen_each_at_a_port_of_its_own():
             meet(Hosts(addresses, 0), stop)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_waiting_host_answers_by_ipv4_and_ipv6(host):
-    (address,) = free_addresses(1)
-    port = int(address.rpartition(":")[2])
-    with _listening(port):
-        socket.create_connection((host, port), within(5)).close()
+def test_a_waiting_host_answers_by_ipv4_and_ipv6():
+    with _listening(0) as listener:
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, listener.getsockname()[1]), within(5)).close()
 
 
 def test_the_wait_for_the_others_has_a_limit_and_can_be_ended():

@@ -32,9 +32,9 @@ class Duel(Counting):
 class WeightedAgent(CountingAgent):
     """Its action is 1,000 times its weight, plus the steps of the episode, which its recurrent state counts."""
 
-    def __init__(self, weight=0):
+    def __init__(self):
         super().__init__(CountingAgentConfig(unroll_length=4, overlap=1), SPEC)
-        self.weight = tf.Variable(weight)
+        self.weight = tf.Variable(0)
 
     @property
     def variables(self):

@@ -9,6 +9,7 @@ import pytest
 
 from seed_rl.extras.league.pool import Pool
 from seed_rl.extras.league.settings import League
+from seed_rl.learner.progress import Counters
 from seed_rl.weights import checkpoints
 
 SETS = 2
@@ -43,7 +44,7 @@ def weights(updates):
 
 def run(pool, acting, updates):
     for update in updates:
-        pool.refresh(update, 100 * update, weights(update), [acting], seed=3)
+        pool.refresh(Counters(update, env_frames=100 * update), weights(update), [acting], seed=3)
 
 
 def test_members_are_added_drawn_in_turn_and_read_as_they_were(tmp_path):
@@ -124,7 +125,7 @@ def test_members_are_drawn_by_age_or_by_results(draw, shares, tmp_path):
     drawn = collections.Counter()
     for update in range(100):
         fresh = Acting()
-        pool.refresh(31, 3100, weights(31), [fresh], seed=update)
+        pool.refresh(Counters(31), weights(31), [fresh], seed=update)
         drawn.update(fresh.members)
     expected = np.array(shares) / sum(shares)
     np.testing.assert_allclose([drawn[member] / 200 for member in (0, 10, 20, 30)], expected, atol=0.1)

@@ -1,8 +1,13 @@
 """The flags with which Ray starts a run."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from tests.extras.removal_test import without
+from seed_rl.cli import flags
+from seed_rl.errors import UsageError
+from seed_rl.extras.ray.commands import OPTION
+from seed_rl.runs.fleet import PROCESSES
 
 ON_RAY = "train catch/vtrace --launcher=ray"
 TWO_HOSTS = "--learner_hosts=localhost:1,localhost:2 --learner_host=0"
@@ -25,9 +30,11 @@ def test_a_mistake_gets_one_sentence(line, sentence, refused):
     refused(line, sentence)
 
 
-def test_without_the_neighbour_that_connects_learners_ray_starts_a_single_one(tmp_path):
-    python = without(["hosts"], tmp_path)
-    words = [*ON_RAY.split(), "--insecure", "--num_learners=2"]
-    program = f"import sys; sys.stderr = sys.stdout; from seed_rl.cli.main import main; assert main({words}) == 2"
-    sentence = "--num_learners needs seed_rl.extras.hosts, which is not installed here"
-    assert python("-c", program) == f"seed_rl train: {sentence}\n"
+def test_without_the_neighbour_that_connects_learners_ray_starts_a_single_one(small_catch):
+    values = flags.FlagValues()
+    for define in (OPTION.flags, flags.SECURITY, flags.integer("num_actors", None, "")):
+        define(flag_values=values, module_name="flags")
+    values(["seed_rl train", "--launcher=ray", "--num_learners=2"])
+    run = SimpleNamespace(experiment=small_catch, actors=PROCESSES, address="host:1", security=None)
+    with pytest.raises(UsageError, match="seed_rl.extras.hosts, which is not installed"), OPTION.apply(values, run):
+        pass

@@ -7,6 +7,7 @@ import pathlib
 import re
 import secrets
 import signal
+import threading
 
 import psutil
 import pytest
@@ -137,7 +138,7 @@ def test_learner_hosts_that_cannot_run_end_the_run(monkeypatch, wait_for):
     with hosts.other_hosts(2, ["train", "--nonsense"]) as others:
         sentence = r"learner host 1 \([0-9.]+:\d+\) ended with exit code 2: seed_rl train: .*nonsense"
         with pytest.raises(Failure, match=sentence):
-            wait_for(others.check)
+            wait_for(lambda: others.watched(lambda stop: stop.is_set())(threading.Event()))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     monkeypatch.setattr(hosts, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(hosts, "PATIENCE_SECONDS", 0.1)

@@ -1,6 +1,5 @@
 """An order is recorded, prescribed again, compared and cut."""
 
-import dataclasses
 import json
 import os
 import threading
@@ -101,7 +100,7 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
         batcher.get()
 
 
-def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_the_last_time(journal):
+def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_the_last_time():
     segment = segments.Segment({})
     for n, env_id in enumerate((0, 0, 1, 1)):  # the first was killed before it acted
         segment.join((GroupLease((env_id,), seed=n),))
@@ -137,13 +136,11 @@ def test_a_replay_ends_with_its_segment_or_before_and_begins_where_it_did(journa
             assert replayed.ended() == ended
 
 
-def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(journal):
+def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits():
     order = Synchronous()
     demand = UnrollQueue(2)
     batcher = order.batcher(0, Batcher(4, 0.0), 6, demand)
-    groups = [group for join in segments.load(journal)[0].joins for group in join]
-    groups.append(dataclasses.replace(groups[0], env_ids=(4, 5)))
-    requests = [request_of(group) for group in groups]
+    requests = [request_of(GroupLease((first, first + 1), seed=first)) for first in (0, 2, 4)]
     for each in reversed(requests):
         batcher.group_opened(each.lease)
         batcher.put(each)
@@ -213,40 +210,25 @@ def test_what_cannot_be_replayed_here_is_refused(journal, tmp_path, old, new, wo
         replay.todo(written(tmp_path, lines), "", None)
 
 
-def test_a_journal_names_no_place_but_that_of_the_weights_that_a_run_began_with(tmp_path):
-    places = ["Logs.wandb_project = 'my/secret'", "Experiment.init_from = 'runs/one'"]
-    experiment = config_files.load(["catch/vtrace"], places)
-    order = recording.recorded_order(experiment, START["machine"], None, str(tmp_path))
+def test_a_replay_needs_the_weights_that_a_run_began_with_and_computes_in_what_auto_stood_for(tmp_path, monkeypatch):
+    changes = ["Logs.wandb_project = 'my/secret'", "Experiment.init_from = 'runs/one'", "VTrace.dtype = 'auto'"]
+    machine = {**START["machine"], "dtype": "mixed_bfloat16"}
+    order = recording.recorded_order(config_files.load(["catch/vtrace"], changes), machine, None, str(tmp_path))
     order.begin(Counters(), weights(0))
     order.close()
     (segment,) = segments.load(str(tmp_path / file.NAME))
-    settings = segment.start["settings"]
-    assert (settings["logs.wandb_project"], settings["init_from"]) == ("", "runs/one")
+    assert segment.start["settings"]["logs.wandb_project"] == "", "no other place is named"
     with pytest.raises(JournalError, match="began with the weights of 'runs/one': give them as --init_from"):
         next(replay.replay(str(tmp_path), str(tmp_path / "replay")))
 
-
-def test_a_replay_computes_in_what_auto_stood_for(tmp_path, monkeypatch):
-    settings = config_files.load(["catch/vtrace"], ["VTrace.dtype = 'auto'"]).to_json()
-    start = {**START, "settings": settings, "machine": {**START["machine"], "dtype": "mixed_bfloat16"}}
-    writer = file.Writer(str(tmp_path / file.NAME))
-    order = Recorded(writer, start, Logs())
-    order.begin(Counters(), weights(0))
-    refresh(order)
-    order.learned(Logs().digest_updates, weights(1))
-    order.close()
-    used = []
-
     def run(experiment, *_, **__):
-        used.append(experiment.agent.dtype)
-        raise InterruptedError
+        raise InterruptedError(experiment.agent.dtype, experiment.init_from)
 
     here = {**START["machine"], "environment": {}, "dtype": "float32"}
     monkeypatch.setattr(replay, "Run", run)
     monkeypatch.setattr(replay, "deterministic", lambda threads: here)
-    with pytest.raises(InterruptedError):
-        next(replay.replay(str(tmp_path), str(tmp_path / "replay")))
-    assert used == ["mixed_bfloat16"]
+    with pytest.raises(InterruptedError, match="mixed_bfloat16.*runs/copy"):
+        next(replay.replay(str(tmp_path), str(tmp_path / "replay"), init_from="runs/copy"))
 
 
 def test_only_packages_of_the_runs_own_suite_have_to_be_the_same(tmp_path):

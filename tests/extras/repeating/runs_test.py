@@ -16,28 +16,43 @@ from seed_rl.weights import checkpoints
 
 SETTINGS = (
     "Experiment.total_frames=1000000000",
-    "Actors.envs_per_group=1",
+    "Experiment.batch_size=8",
+    "Experiment.minibatches=2",  # which are drawn
+    "Actors.envs_per_group=2",
     "Actors.num_eval_envs=0",
-    "Inference.max_batch_size=2",  # the fewest sizes to compile for with which two groups may share a batch
+    "Inference.max_batch_size=2",  # the fewest sizes to compile for
+    "R2D2.hidden=16",
+    "R2D2.core_units=16",
+    "R2D2.head_hidden=16",
     "Replay.min_size=20",
     "Logs.digest_updates=2",
     "Logs.checkpoint_interval_s=0.1",
 )
+LEAGUE = (
+    "import seed_rl.envs.pettingzoo",
+    "import seed_rl.extras.league.settings",
+    "Experiment.env=@PettingZoo()",
+    "Experiment.league=@League()",
+    "League.every_updates=1",
+    "League.sets=1",
+)
+"""All that neighbours may draw; without the league the test is one of Catch."""
 
 
-def test_a_run_that_was_killed_and_continued_is_replayed_and_verified(
-    runs, wait_for, actors_of, gone, tmp_path, capsys, monkeypatch
+def test_a_run_with_a_league_that_was_killed_and_continued_is_replayed_and_verified(
+    runs, rows, wait_for, actors_of, gone, tmp_path, capsys, monkeypatch
 ):
     logdir = tmp_path / "run"
     newest = lambda: checkpoints.paths(str(logdir / "checkpoints"))[-1]  # noqa: E731
-    train = ("train", "--gin_file=catch/r2d2", "--record", *(f"--gin_param={setting}" for setting in SETTINGS))
+    settings = (f"--gin_param={setting}" for setting in (*LEAGUE, *SETTINGS))
+    train = ("train", "--gin_file=catch/r2d2", "--record", *settings)
     first = runs.start(*train, f"--logdir={logdir}")
     wait_for(lambda: [*logdir.glob("checkpoints/checkpoint-*[1-9]*.npz")], first)
     actors = actors_of(first.pid)
     first.process.kill()
     first.wait()
     wait_for(lambda: gone(actors))
-    kept = shutil.copy(newest(), tmp_path)
+    kept = shutil.copytree(logdir, tmp_path / "kept") / "checkpoints" / os.path.basename(newest())
     second = runs.start(*train, f"--logdir={logdir}")
     for starts_of_actor in (1, 2):
         wait_for(lambda count=starts_of_actor: second.text().count(" joined from ") == count, second)
@@ -54,6 +69,9 @@ def test_a_run_that_was_killed_and_continued_is_replayed_and_verified(
     begin = updates_behind(kept)
     assert before_kill.end[0] == last.begin == begin > 0
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
+    row = rows(logdir)[-1]
+    assert row["league/members"] > 1
+    assert 0 < row["league/score"] < 1
 
     bundle, damaged, place = tmp_path / "run.tar", tmp_path / "damaged.tar", tmp_path / "replayed"
     replayed = runs.run("replay", logdir, f"--until={begin}", f"--logdir={place}")
@@ -92,19 +110,3 @@ def test_a_run_that_was_killed_and_continued_is_replayed_and_verified(
     assert f"{file.NAME} in {damaged} is changed" in capsys.readouterr().err
     with pytest.raises(file.JournalError, match="journal.gz in .* is changed"), bundles.opened(str(damaged)):
         pass
-
-
-def test_a_league_is_replayed(runs, rows, tmp_path):
-    league = ("import seed_rl.extras.league.settings", "Experiment.league=@League()", "League.every_updates=2")
-    small = ("League.sets=1", "Actors.envs_per_group=2", "Actors.num_eval_envs=2", "VTrace.hidden=16")
-    update = ("Experiment.batch_size=4", "VTrace.unroll_length=16")  # in minibatches that are drawn
-    settings = (*league, *small, *update, "Inference.max_batch_size=2", "Logs.digest_updates=5")
-    train = ("--gin_file=pettingzoo/tic_tac_toe", "--record", "--total_frames=1000", f"--logdir={tmp_path}/run")
-    recorded = runs.run("train", *train, *(f"--gin_param={setting}" for setting in settings))
-    assert recorded.returncode == 0, recorded.text()
-    last = rows(f"{tmp_path}/run")[-1]
-    assert last["league/members"] > 1
-    assert 0 < last["league/score"] < 1
-    replayed = runs.run("replay", tmp_path / "run")
-    assert replayed.returncode == 0, replayed.text()
-    assert f"in updates 0 to {last['learner_updates']} are equal" in replayed.text()

@@ -1,6 +1,6 @@
 """What a policy client sends, seen by a stream in place of a server's."""
 
-from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,26 +17,21 @@ MASKED = EnvSpec({"observation": ONE.observation, LEGAL_ACTIONS: ArraySpec((2,),
 
 @pytest.fixture
 def connect(monkeypatch):
-    """Make a client of a server with these spaces, which answers 0, 1, ...; returns it and the outputs that it sent."""
+    """Make a client of a server with these spaces, which answers 0, 1, ...; returns it, its outputs and its calls."""
 
     def make(spec, num_envs=None):
-        sent, ended = [], []
+        sent, server = [], mock.Mock()
 
         def step(output):
             StepCodec(spec, num_envs or 1).encode_step(output)
             sent.append(output)
             return np.arange(num_envs or 1, dtype=np.int32)
 
-        def fake(address, security):
-            return SimpleNamespace(
-                describe=lambda timeout: SimpleNamespace(env_spec=spec),
-                join=lambda run_id, env_spec, sizes, timeout: SimpleNamespace(groups=[SimpleNamespace(seed=7)]),
-                open=lambda lease, group, env_spec: SimpleNamespace(step=step, close=lambda: ended.append("stream")),
-                close=lambda: ended.append("client"),
-            )
-
-        monkeypatch.setattr(policy_client, "LearnerClient", fake)
-        return PolicyClient("localhost:1", num_envs), sent, ended
+        server.describe.return_value.env_spec = spec
+        server.join.return_value.groups = [mock.Mock(seed=7)]
+        server.open.return_value.step = step
+        monkeypatch.setattr(policy_client, "LearnerClient", lambda address, security: server)
+        return PolicyClient("localhost:1", num_envs), sent, server.mock_calls
 
     return make
 
@@ -46,7 +41,7 @@ def test_a_client_loads_no_tensorflow():
 
 
 def test_a_single_simulator_needs_no_axis_and_plain_numbers_do(connect):
-    client, sent, ended = connect(ONE)
+    client, sent, calls = connect(ONE)
     with client:
         assert client.reset([0.5, 1.0]) == 0
         assert client.act(np.array([2.0, 3.0]), reward=1, last=True) == 0
@@ -55,7 +50,8 @@ def test_a_single_simulator_needs_no_axis_and_plain_numbers_do(connect):
         ([1.0], [False], [True]),
     ]
     np.testing.assert_array_equal([output.observation for output in sent], [[[0.5, 1.0]], [[2.0, 3.0]]])
-    assert (client.seed, ended) == (7, ["stream", "client"])
+    assert client.seed == 7
+    assert calls[-2:] == [mock.call.open().close(), mock.call.close()]
 
 
 def test_legal_actions_are_packed_beside_the_observation(connect):
