@@ -3,10 +3,6 @@
 import os
 import shutil
 import signal
-import tarfile
-
-import numpy as np
-import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.extras.repeating import bundle as bundles
@@ -73,7 +69,7 @@ def test_a_run_with_a_league_that_was_killed_and_continued_is_replayed_and_verif
     assert row["league/members"] > 1
     assert 0 < row["league/score"] < 1
 
-    bundle, damaged, place = tmp_path / "run.tar", tmp_path / "damaged.tar", tmp_path / "replayed"
+    bundle, place = tmp_path / "run.tar", tmp_path / "replayed"
     replayed = runs.run("replay", logdir, f"--until={begin}", f"--logdir={place}")
     assert replayed.returncode == 0, replayed.text()
     assert f"in updates 0 to {begin} are equal" in replayed.text()
@@ -97,16 +93,3 @@ def test_a_run_with_a_league_that_was_killed_and_continued_is_replayed_and_verif
     end_with(place)
     assert main(["verify", str(bundle)]) == 1
     assert f"the policy in {bundle} isn't what the run ends with" in capsys.readouterr().err
-    with bundles.opened(str(bundle)) as folder:
-        _, bundled, _ = checkpoints.chosen(folder, None)
-    _, saved, _ = checkpoints.chosen(str(logdir), None)
-    assert all(np.array_equal(bundled[name], saved[name]) for name in saved if name.startswith("agent/"))
-    with tarfile.open(bundle) as archive:
-        offset = archive.getmember(file.NAME).offset_data
-    data = bytearray(bundle.read_bytes())
-    data[offset + 100] ^= 1
-    damaged.write_bytes(data)
-    assert main(["verify", str(damaged)]) == 1
-    assert f"{file.NAME} in {damaged} is changed" in capsys.readouterr().err
-    with pytest.raises(file.JournalError, match="journal.gz in .* is changed"), bundles.opened(str(damaged)):
-        pass

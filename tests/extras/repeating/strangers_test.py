@@ -56,86 +56,82 @@ def honest(tmp_path_factory):
     return logdir
 
 
-class Bundle:
-    """A bundle to be changed."""
-
-    def __init__(self, honest, path):
-        self.path = path
-        bundle.write_bundle(str(honest), str(path))
-        with tarfile.open(path) as archive:
-            self.contents = {entry.name: archive.extractfile(entry).read() for entry in archive}
-
-    def write(self, *odd, manifest=None, **changed):
-        """Write it again with other contents, the hashes of these, and odd entries."""
-        self.contents |= {name.replace("__", "."): data for name, data in changed.items()}
-        hashes = {
-            name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items() if name != "manifest.json"
-        }
-        self.contents["manifest.json"] = json.dumps(hashes).encode() if manifest is None else manifest
-        with tarfile.open(self.path, "w", format=tarfile.GNU_FORMAT) as archive:
-            for name, data in self.contents.items():
-                self.add(archive, tarfile.TarInfo(name), data)
-            for entry, data in odd:
-                self.add(archive, entry, data)
-
-    @staticmethod
-    def add(archive, entry, data=b""):
-        entry.size = entry.size or len(data)
-        archive.addfile(entry, io.BytesIO(data.ljust(entry.size, b"\0")) if data else None)
-
-    def headers(self, *entries, size=0):
-        """Nothing but headers, and behind them a hole."""
-        with open(self.path, "wb") as output:
-            for entry in entries:
-                output.write(entry)
-            output.truncate(size or None)
+@pytest.fixture
+def contents(honest, tmp_path):
+    """The files of an honest bundle by name."""
+    bundle.write_bundle(str(honest), str(tmp_path / "honest.tar"))
+    with tarfile.open(tmp_path / "honest.tar") as archive:
+        return {entry.name: archive.extractfile(entry).read() for entry in archive}
 
 
-def entry(name, kind=tarfile.REGTYPE, size=0, **more):
+def tar(contents, *odd, manifest=None):
+    """A bundle with these files, the hashes of these, and odd entries with their data."""
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items() if name != "manifest.json"}
+    whole = contents | {"manifest.json": json.dumps(hashes).encode() if manifest is None else manifest}
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for entry, data in (*((tarfile.TarInfo(name), data) for name, data in whole.items()), *odd):
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return output.getvalue()
+
+
+def recorded(contents, *lines):
+    """A bundle with another journal."""
+    return tar(contents | {file.NAME: packed(lines)})
+
+
+def entry(name, kind=tarfile.REGTYPE, size=0, link=""):
     """The header of an entry."""
     found = tarfile.TarInfo(name)
-    found.type, found.size = kind, size
-    for key, value in more.items():
-        setattr(found, key, value)
+    found.type, found.size, found.linkname = kind, size, link
     return found
 
 
-def header(name, kind=tarfile.REGTYPE, size=0):
-    return entry(name, kind, size).tobuf(tarfile.GNU_FORMAT)
+def header(*entry_arguments):
+    """Nothing but a header and a block of zeros."""
+    return entry(*entry_arguments).tobuf(tarfile.GNU_FORMAT) + bytes(512)
 
 
 BUNDLES = {
-    "sparse": (lambda b: b.headers(header("policy.npz", tarfile.GNUTYPE_SPARSE, 512), bytes(512)), "unexpected entry"),
-    "a name of 900 MB": (lambda b: b.headers(header("././@LongLink", b"L", 9 * 10**8), size=10**9), "unexpected entry"),
-    "a policy of 1 GB": (lambda b: b.headers(header("policy.npz", size=10**9), size=10**9 + 512), "is missing"),
-    "a size below zero": (lambda b: b.headers(header("policy.npz", size=-1), bytes(512)), "unexpected entry"),
-    "a hole of 8 GiB": (lambda b: b.headers(header("policy.npz", size=2**32), size=2**33), "expected at most"),
-    "a policy of 4 GiB": (lambda b: b.headers(header("policy.npz", size=2**32), bytes(512)), "unexpected entry"),
-    "two policies": (lambda b: b.write((entry("policy.npz"), b"more")), "unexpected entry 'policy.npz'"),
-    "a file elsewhere": (lambda b: b.write((entry("../mine/file"), b"x")), "unexpected entry '../mine/file'"),
-    "a link": (lambda b: b.write((entry("metrics.jsonl", b"2", linkname="/etc/passwd"), b"")), "unexpected entry"),
-    "compressed": (lambda b: b.path.write_bytes(gzip.compress(b.path.read_bytes())), "is not a bundle: "),
-    "a nested manifest": (lambda b: b.write(manifest=b"[" * 10**5), "is not a bundle: it is nested too deeply"),
-    "a missing file": (lambda b: (b.contents.pop("policy.npz"), b.write()), "policy.npz in .* is missing"),
+    "sparse": (lambda _: header("policy.npz", tarfile.GNUTYPE_SPARSE, 512), "unexpected entry"),
+    "a name of 900 MB": (lambda _: header("././@LongLink", b"L", 9 * 10**8), "unexpected entry"),
+    "a policy of 1 GB": (lambda _: header("policy.npz", tarfile.REGTYPE, 10**9), "is missing"),
+    "a size below zero": (lambda _: header("policy.npz", tarfile.REGTYPE, -1), "unexpected entry"),
+    "a hole of 8 GiB": (lambda _: header("policy.npz", tarfile.REGTYPE, 2**32), "expected at most"),
+    "a policy of 4 GiB": (lambda _: header("policy.npz", tarfile.REGTYPE, 2**32), "unexpected entry"),
+    "two policies": (lambda own: tar(own, (entry("policy.npz"), b"more")), "unexpected entry 'policy.npz'"),
+    "a file elsewhere": (lambda own: tar(own, (entry("../mine/file"), b"x")), "unexpected entry '../mine/file'"),
+    "a link": (lambda own: tar(own, (entry("metrics.jsonl", b"2", link="/etc/passwd"), b"")), "unexpected entry"),
+    "compressed": (lambda own: gzip.compress(tar(own)), "is not a bundle: "),
+    "a nested manifest": (lambda own: tar(own, manifest=b"[" * 10**5), "is not a bundle: it is nested too deeply"),
+    "a missing file": (
+        lambda own: tar({name: data for name, data in own.items() if name != "policy.npz"}),
+        "policy.npz in .* is missing",
+    ),
+    "a changed file": (
+        lambda own: tar(own | {"metrics.jsonl": b"1"}, manifest=own["manifest.json"]),
+        "metrics.jsonl in .* is changed",
+    ),
     "a policy of another update": (
-        lambda b: b.write(journal__gz=packed([start(), *LINES, "act 0 0 1", "weights"])),
+        lambda own: recorded(own, start(), *LINES, "act 0 0 1", "weights"),
         "checkpoint of update 2",
     ),
     "weights from elsewhere": (
-        lambda b: b.write(journal__gz=packed([start(settings={"init_from": "s3://mine/run"}), *LINES])),
+        lambda own: recorded(own, start(settings={"init_from": "s3://mine/run"}), *LINES),
         "began with the weights of 's3://mine/run'",
     ),
     "an easier beginning": (
-        lambda b: b.write(
-            journal__gz=packed([start(settings={"env.rows": 3}), *LINES, start(updates=2), f"digest 2 {DIGEST}"])
-        ),
+        lambda own: recorded(own, start(settings={"env.rows": 3}), *LINES, start(updates=2), f"digest 2 {DIGEST}"),
         "is not the configuration that was recorded: env.rows was 3 and is now 10",
     ),
     "a machine of others": (
-        lambda b: b.write(journal__gz=packed([start(machine={"processor": "\x1b[2J" * 10**5}), *LINES])),
+        lambda own: recorded(own, start(machine={"processor": "\x1b[2J" * 10**5}), *LINES),
         "'processor' was .*, here it is '",
     ),
 }
+HOLES = {"a name of 900 MB": 10**9, "a policy of 1 GB": 10**9 + 512, "a hole of 8 GiB": 2**33}
+"""The size of those that end with a hole, bytes."""
 MUCH = "learners, actors and digests in .* need more than 536,870,912 bytes"
 JOURNALS = {
     "300 million lines": (packed(["w"] * 10**7), "has more than 16,777,216 bytes of text"),
@@ -160,51 +156,55 @@ DIFFERENT = {
 }
 
 
-def attacked(command, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def attacked(tmp_path, monkeypatch, capsys):
     """What a command says, whose code, time and memory are as they should be, and which leaves nothing behind."""
-    mine = tmp_path / "mine"
+    mine, temporary = tmp_path / "mine", tmp_path / "temporary"
     mine.mkdir()
     (mine / "file").write_text("precious")
-    temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     monkeypatch.chdir(mine)
-    began = time.process_time()
-    with allocating_at_most(MOST_MEMORY):
-        code = main(command)
-    assert time.process_time() - began < MOST_SECONDS, "of the processor, whatever else it does"
-    said = capsys.readouterr()
-    assert code in (1, 2), said
-    assert said.out == ""
-    assert all(map(str.isprintable, said.err.replace("\n", "")))
-    assert len(said.err) < 3000
-    assert "Traceback" not in said.err
-    assert os.listdir(mine) == ["file"]
-    assert (mine / "file").read_text() == "precious"
-    assert os.listdir(temporary) == []
-    assert str(temporary) not in said.err
-    return said.err
+
+    def run(*command):
+        began = time.process_time()
+        with allocating_at_most(MOST_MEMORY):
+            code = main(command)
+        assert time.process_time() - began < MOST_SECONDS, "of the processor, whatever else it does"
+        said = capsys.readouterr()
+        assert code in (1, 2), said
+        assert said.out == ""
+        assert all(map(str.isprintable, said.err.replace("\n", "")))
+        assert len(said.err) < 3000
+        assert "Traceback" not in said.err
+        assert os.listdir(mine) == ["file"]
+        assert (mine / "file").read_text() == "precious"
+        assert os.listdir(temporary) == []
+        assert str(temporary) not in said.err
+        return said.err
+
+    return run
 
 
-@pytest.mark.parametrize(("attack", "sentence"), BUNDLES.values(), ids=BUNDLES)
-def test_a_strangers_bundle(attack, sentence, honest, tmp_path, monkeypatch, capsys):
-    attack(Bundle(honest, tmp_path / "bundle.tar"))
-    command = ["verify", str(tmp_path / "bundle.tar")]
-    assert re.search(sentence, said := attacked(command, tmp_path, monkeypatch, capsys)), said
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_strangers_bundle(name, contents, attacked, tmp_path):
+    attack, sentence = BUNDLES[name]
+    path = tmp_path / "bundle.tar"
+    path.write_bytes(attack(contents))
+    os.truncate(path, HOLES.get(name, path.stat().st_size))
+    assert re.search(sentence, said := attacked("verify", str(path))), said
 
 
-def test_a_bundle_names_no_places(honest, tmp_path):
+def test_a_bundle_names_no_places(honest, contents):
     assert all("mine/secret" in (honest / name).read_text() for name in ("config.json", "config.gin"))
-    contents = Bundle(honest, tmp_path / "bundle.tar").contents
     assert not [name for name, data in contents.items() if b"mine/secret" in data]
 
 
 @pytest.mark.parametrize(("content", "sentence"), JOURNALS.values(), ids=JOURNALS)
-def test_a_strangers_journal(content, sentence, tmp_path, monkeypatch, capsys):
+def test_a_strangers_journal(content, sentence, attacked, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / file.NAME).write_bytes(content)
-    command = ["replay", str(tmp_path / "run")]
-    assert re.search(sentence, said := attacked(command, tmp_path, monkeypatch, capsys)), said
+    assert re.search(sentence, said := attacked("replay", str(tmp_path / "run"))), said
 
 
 @pytest.mark.parametrize("changes", DIFFERENT.values(), ids=DIFFERENT)
