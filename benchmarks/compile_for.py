@@ -23,6 +23,7 @@ from benchmarks import BenchmarkError, flags
 from benchmarks.experiments import Recipe
 from benchmarks.parts import ActStepPart
 from benchmarks.report import number
+from seed_rl.buffers import rows
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.sizes import Sizes
@@ -113,7 +114,7 @@ def _compiled(hlo: bytes, store: UnrollStore | None, device: str) -> dict[str, A
     return {
         "argument_nbytes": memory.argument_size_in_bytes,
         "temporary_nbytes": memory.temp_size_in_bytes,
-        "store_nbytes": store.nbytes if store else 0,
+        "store_nbytes": sum(map(rows.nbytes, store.variables)) if store else 0,
         "as_large_as_the_store": results_like(text, largest) if largest is not None else [],
     }
 

@@ -38,11 +38,6 @@ class Rows:
         self._put = tf.function(self.scatter, jit_compile=is_compiled, autograph=False)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all variables."""
-        return sum(map(nbytes, self.variables))
-
-    @property
     def nbytes_each(self) -> int:
         """Bytes of one row of all variables."""
         return sum(nbytes(variable) // variable.shape[0] for variable in self.variables)
@@ -53,10 +48,7 @@ class Rows:
 
     def set(self, indices: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         """Write back the arrays of `get`; raise ValueError if their number, shape or dtype is wrong."""
-        specs = tf.nest.flatten(self.specs)
-        if len(arrays) != len(specs):
-            raise ValueError(f"expected {len(specs)} tensors, got {len(arrays)}")
-        for spec, array in zip(specs, arrays, strict=True):
+        for spec, array in zip(tf.nest.flatten(self.specs), arrays, strict=True):
             expected = [len(indices), *spec.shape]
             if list(array.shape) != expected or array.dtype != spec.dtype.as_numpy_dtype:
                 raise ValueError(f"expected {spec.dtype.name}{expected}, got {array.dtype}{list(array.shape)}")

@@ -123,11 +123,9 @@ class Sampler(abc.ABC):
         slots = np.asarray(state["slots"], np.int32)
         priorities = _usable_priorities(slots, state["priorities"])
         self._check_new(slots)
-        generator = json_object(np.asarray(state["generator"], np.uint8).tobytes())
-        before = self.slots
-        self.generator.bit_generator.state = generator
-        self._set(before, np.zeros(len(before)))
-        self._oldest = self._size = 0
+        self.generator.bit_generator.state = json_object(np.asarray(state["generator"], np.uint8).tobytes())
+        self.evict(self._size)
+        self._oldest = 0
         self.insert(slots, priorities)
 
     def _ring(self, ranks: np.ndarray) -> np.ndarray:

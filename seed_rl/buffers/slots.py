@@ -24,18 +24,14 @@ class SlotPool:
         """int32 [num_slots + 1, window]: the places of the steps of the finished unroll in each slot."""
         self._free = list(range(num_slots - 1, -1, -1))
         self._free_places = np.arange(num_places - 1, -1, -1, dtype=np.int32)
-        self._num_free_places = num_places
+        self.num_free_places = num_places
+        """Number of places without a user."""
         self._users = np.zeros(num_places + 1, np.int32)
         self._users[num_places] = 1  # the spare place is never free
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._free)
-
-    @property
-    def num_free_places(self) -> int:
-        """Number of places without a user."""
-        return self._num_free_places
 
     def acquire(self, count: int, version: int = 0) -> np.ndarray:
         """Take `count` free slots, int32 [count], for unrolls that begin after `version` learner updates."""
@@ -50,11 +46,11 @@ class SlotPool:
     def acquire_places(self, count: int) -> np.ndarray:
         """Take `count` free places, int32 [count], each for one user."""
         with self._lock:
-            left = self._num_free_places - count
+            left = self.num_free_places - count
             if left < 0:
                 raise RuntimeError(f"{count} places requested, {left + count} of {self.num_places} are free")
             places = self._free_places[left : left + count].copy()
-            self._num_free_places = left
+            self.num_free_places = left
             self._users[places] = 1
         return places
 
@@ -80,8 +76,8 @@ class SlotPool:
         places = places[places != self.num_places]
         np.subtract.at(self._users, places, 1)
         freed = np.unique(places[self._users[places] == 0])
-        self._free_places[self._num_free_places : self._num_free_places + len(freed)] = freed
-        self._num_free_places += len(freed)
+        self._free_places[self.num_free_places : self.num_free_places + len(freed)] = freed
+        self.num_free_places += len(freed)
 
 
 class UnrollQueue:
@@ -100,11 +96,6 @@ class UnrollQueue:
 
     def __len__(self) -> int:
         return len(self._slots)
-
-    @property
-    def fill(self) -> float:
-        """Number of unrolls in the queue divided by its capacity."""
-        return len(self) / self.capacity
 
     def wait_for_room(self) -> bool:
         """Block until fewer than `capacity` unrolls are queued; return False if the queue is closed."""

@@ -61,40 +61,31 @@ class UnrollStore:
         with tf.device(device):
             self.states = Rows(step_spec.initial_state, num_slots + 1)
             """The states before unrolls, by slot."""
-            self._observations = Rows(outcome.observation, num_places + 1)
             rest = step_spec._replace(initial_state=(), env_output=outcome._replace(observation=()))
-            self._rest = Rows(rest, num_places + 1)
-
-    @property
-    def steps(self) -> tuple[Rows, Rows]:
-        """The steps by place: their observations, and everything else."""
-        return self._observations, self._rest
+            self.steps = Rows(outcome.observation, num_places + 1), Rows(rest, num_places + 1)
+            """The steps by place: their observations, and everything else."""
 
     @property
     def variables(self) -> list[tf.Variable]:
         """All variables of the store."""
         return [variable for rows in (self.states, *self.steps) for variable in rows.variables]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of device memory, the spare slot and place included."""
-        return self.states.nbytes + sum(rows.nbytes for rows in self.steps)
-
     def write(self, writes: StepWrites, step: Unroll) -> None:
         """Store a step of each of B environments, and the state before it. Called within the compiled act step."""
-        observation, outcome = step.env_output.observation, step.env_output._replace(observation=())
-        self._observations.scatter(writes.places, observation)
-        self._rest.scatter(writes.places, step._replace(initial_state=(), env_output=outcome))
+        (observations, rest), outcome = self.steps, step.env_output
+        observations.scatter(writes.places, outcome.observation)
+        rest.scatter(writes.places, step._replace(initial_state=(), env_output=outcome._replace(observation=())))
         self.states.scatter(writes.opened, step.initial_state)
 
     @tf.function(autograph=False)
     def read(self, addresses: Addresses) -> Unroll:
         """Copy the B unrolls at these addresses: time-major [L, B, ...], `initial_state` [B, ...]."""
+        (observations, rest), history = self.steps, self._history
         with tf.device(self.device):
-            observed, history = self._observations.gather(addresses.places), self._history
+            observed = observations.gather(addresses.places)
             before = tf.nest.map_structure(lambda tensor: tensor[:history], observed)
             own = tf.nest.map_structure(lambda tensor: tensor[history:], observed)
-            unroll: Unroll = self._rest.gather(addresses.places[history:])
+            unroll: Unroll = rest.gather(addresses.places[history:])
             state = self._restore(self.states.gather(addresses.slots), before)
             return unroll._replace(initial_state=state, env_output=unroll.env_output._replace(observation=own))
 

@@ -1,8 +1,7 @@
 """The split of a host's devices into training and inference devices."""
 
-import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from seed_rl.experiment import ConfigError, Experiment
@@ -27,41 +26,42 @@ def split_devices(experiment: Experiment, available: Sequence[str], hosts: int =
     batch_size = experiment.batch_size
     if batch_size % hosts:
         raise ConfigError(f"Experiment.batch_size ({batch_size}) must be a multiple of the number of hosts ({hosts})")
-    misfit_of = functools.partial(_misfit, experiment=experiment, hosts=hosts)
     training, inference = experiment.devices.training, experiment.devices.inference
     for name in (*training, *inference):
         if name not in available:
             raise ConfigError(f"there is no device {name!r}, only {', '.join(available)}")
-    first = (available[0],)
-    if training and not inference:
+    accelerators = tuple(name for name in available if not name.startswith("CPU"))
+    if training and inference:
+        splits = [DeviceSplit(training, inference)]
+    elif training:
         idle = tuple(name for name in available if name not in training)
-        inference = idle[:1] if idle and len(training) > 1 else training[:1]
-    elif inference and not training:
-        others = tuple(name for name in available if name not in inference and not name.startswith("CPU"))
-        candidates = [DeviceSplit(others[:count], inference) for count in range(len(others), 0, -1)]
-        training = next((each.training for each in candidates if not misfit_of(each)), inference)
-    elif not training:
-        training, inference = (first, first) if first[0].startswith("CPU") else _fastest(available, misfit_of)
-    chosen = DeviceSplit(training, inference)
-    if misfit := misfit_of(chosen):
-        raise ConfigError(misfit)
-    return chosen
+        splits = [DeviceSplit(training, idle[:1] if idle and len(training) > 1 else training[:1])]
+    elif inference:
+        others = tuple(name for name in accelerators if name not in inference)
+        splits = [DeviceSplit(others[:count], inference) for count in range(len(others), 0, -1)]
+        splits.append(DeviceSplit(inference, inference))
+    else:
+        splits = [*_by_speed(accelerators), DeviceSplit((available[0],), (available[0],))]
+    misfits = [_misfit(split, experiment, hosts) for split in splits]
+    if all(misfits):
+        raise ConfigError(misfits[-1])
+    return splits[misfits.index("")]
 
 
-def _fastest(available: Sequence[str], misfit_of: Callable[[DeviceSplit], str]) -> DeviceSplit:
-    """Return the fastest split if a device acts twice as fast as it trains; training devices come last."""
-    names = tuple(available)
-    splits = [DeviceSplit(names[i:j], names[:i]) for i, j in itertools.combinations(range(1, len(names) + 1), 2)]
-    return max(
-        (each for each in splits if not misfit_of(each)),
-        key=lambda each: (min(2 * len(each.inference), len(each.training)), len(each.training), -len(each.inference)),
-        default=DeviceSplit(names[:1], names[:1]),
-    )
+def _by_speed(names: tuple[str, ...]) -> list[DeviceSplit]:
+    """Return all splits, the fastest first if a device acts twice as fast as it trains; training devices come last."""
+
+    def speed(split: DeviceSplit) -> tuple[int, int, int]:
+        training, inference = map(len, split)
+        return min(2 * inference, training), training, -inference
+
+    cuts = itertools.combinations(range(1, len(names) + 1), 2)
+    return sorted((DeviceSplit(names[i:j], names[:i]) for i, j in cuts), key=speed, reverse=True)
 
 
-def _misfit(chosen: DeviceSplit, experiment: Experiment, hosts: int) -> str:
+def _misfit(split: DeviceSplit, experiment: Experiment, hosts: int) -> str:
     """Return the reason why a split is impossible, in one line; empty if it is possible."""
-    training, inference = chosen
+    training, inference = split
     num_training, num_inference = (
         f"the number of {role} devices ({len(names)}: {', '.join(names)})"
         for role, names in (("training", training), ("inference", inference))

@@ -35,6 +35,13 @@ LossGradients = tuple[dict[str, list[tf.Tensor]], Measures]
 """Gradients of each group of variables, averaged, with a value for each of several replicas; and what was measured."""
 
 
+def compiled(function: Callable[..., Any], strategy: tf.distribute.Strategy, on_cpus: bool = False) -> Any:
+    """Return a `tf.function` for a replica, compiled by XLA on accelerators and, if it pays there, on CPUs."""
+    # TPUStrategy compiles everything it runs.
+    by_xla = (on_cpus or devices.has_accelerator()) and not isinstance(strategy, tf.distribute.TPUStrategy)
+    return tf.function(function, jit_compile=by_xla, autograph=False)
+
+
 @dataclasses.dataclass(eq=False)
 class Gradients:
     """Differentiates the losses of an agent on each replica of this process, from the replica's own sequences."""
@@ -61,10 +68,8 @@ class Gradients:
         """Return the averages over all replicas of this learner, with the priorities of this replica's sequences."""
         context = tf.distribute.get_replica_context()
         replica = context.replica_id_in_sync_group
-        # TPUStrategy compiles everything it runs.
-        compiled = devices.has_accelerator() and not isinstance(self.strategy, tf.distribute.TPUStrategy)
-        differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
         own_weights = tf.reshape(weights, [self.strategy.num_replicas_in_sync, -1])[replica]
+        differentiate = compiled(self._differentiate, self.strategy)
         gradients, measures = differentiate(unroll, own_weights, columns, seed + replica)
         if self.strategy.num_replicas_in_sync == 1:
             return gradients, measures

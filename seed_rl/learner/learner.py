@@ -125,7 +125,8 @@ class Learner:
         self.source.write_back(update.priorities)
         if not (metrics := update.metrics):
             return {}
-        metrics["queue_fill"] = float(np.mean([acting.unrolls.queue.fill for acting in self.acting]))
+        queues = [acting.unrolls.queue for acting in self.acting]
+        metrics["queue_fill"] = float(np.mean([len(queue) / queue.capacity for queue in queues]))
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         counters.learner_updates += 1
         counters.optimizer_steps += update.optimizer_steps

@@ -57,7 +57,7 @@ class Replicas:
     def reader(self, store: UnrollStore, number: int = 0) -> Callable[[Addresses], list[Unroll]]:
         """Return what copies B unrolls of an inference device, in equal parts to the devices that it feeds."""
         if self.shared:
-            return whole_reader(store)
+            return lambda addresses: [store.read(addresses)]
         count = self.count // len(self.split.inference)
         devices = self.split.training[number * count : (number + 1) * count]
 
@@ -98,20 +98,10 @@ class Replicas:
         def refresh() -> None:
             for copy in copies:
                 for there, here in zip(copy.variables, agent.variables, strict=True):
-                    there.value.assign(_one_of(here.value))
+                    there.value.assign(self.strategy.experimental_local_results(here.value)[0])
 
         refresh()
         return copies, refresh
-
-
-def whole_reader(store: UnrollStore) -> Callable[[Addresses], list[Unroll]]:
-    """`Replicas.reader` for a single device, which also holds the store."""
-    return lambda addresses: [store.read(addresses)]
-
-
-def _one_of(variable: Any) -> Any:
-    """Return a variable's copy on the first device; all are equal."""
-    return variable.values[0] if hasattr(variable, "values") else variable
 
 
 def make_logical_cpus(count: int) -> None:

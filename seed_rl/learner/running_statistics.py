@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.learner.gradients import Reduction
+from seed_rl.learner.gradients import Reduction, compiled
 from seed_rl.system.programs import Program
 from seed_rl.types import Unroll
 
@@ -40,9 +40,8 @@ class RunningStatistics:
         return self._compiled_moments(unroll)
 
     def _moments(self, unroll: Unroll) -> Any:
-        # Compiled also on CPUs: one pass over the observations instead of several. TPUStrategy compiles all it runs.
-        compiled = not isinstance(self._strategy, tf.distribute.TPUStrategy)
-        own_moments = tf.function(self._agent.moments, jit_compile=compiled, autograph=False)
+        # On CPUs, too, one pass over the observations instead of several.
+        own_moments = compiled(self._agent.moments, self._strategy, on_cpus=True)
 
         def on_replica(unroll: Unroll) -> Any:
             moments = own_moments(unroll)

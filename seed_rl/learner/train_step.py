@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.learner.gradients import Gradients, Measures, Reduction
+from seed_rl.learner.gradients import Gradients, Measures, Reduction, compiled
 from seed_rl.learner.group_optimizers import GroupOptimizers
 from seed_rl.learner.running_statistics import RunningStatistics
 from seed_rl.system import devices
@@ -127,9 +127,7 @@ class TrainStep:
         return unroll._replace(targets=self._compiled_targets(unroll))
 
     def _targets(self, unroll: Unroll) -> Any:
-        # TPUStrategy compiles everything it runs.
-        compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
-        return self._strategy.run(tf.function(self._agent.targets, jit_compile=compiled, autograph=False), (unroll,))
+        return self._strategy.run(compiled(self._agent.targets, self._strategy), (unroll,))
 
     def _pass_over(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, generator: np.random.Generator

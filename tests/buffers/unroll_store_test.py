@@ -58,4 +58,3 @@ def test_unrolls_that_overlap_are_read_time_major_with_the_state_before_their_fi
     np.testing.assert_array_equal(before[..., 4], [[0, 1, 11]])
     np.testing.assert_array_equal(unroll.env_output.observation[..., 4], unroll.action)
     assert [t.shape for t in tf.nest.flatten(unrolls.read_blank(3))] == [t.shape for t in tf.nest.flatten(unroll)]
-    assert unrolls.store.nbytes == sum(np.prod(v.shape) * v.dtype.size for v in unrolls.store.variables)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.learner.actor_server import server_of
-from seed_rl.learner.replicas import Replicas, whole_reader
+from seed_rl.learner.replicas import Replicas
 from seed_rl.runs.assembly import Assembly
 from seed_rl.runs.fleet import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
@@ -29,7 +29,7 @@ class InferenceDevices(Replicas):
         return [agent] * 2, lambda: None
 
     def reader(self, store, number=0):
-        return whole_reader(store)
+        return lambda addresses: [store.read(addresses)]
 
 
 class Pipeline:

@@ -14,7 +14,6 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
-from seed_rl.learner.replicas import whole_reader
 from seed_rl.learner.sources import JoinedSource, new_source
 from seed_rl.system.archives import Archive, BadArchive, writing
 from tests.support.counting import Counting
@@ -52,7 +51,7 @@ class Rig:
         self.pool, self.queue = SlotPool(num_slots, num_places, LENGTH), UnrollQueue(QUEUE)
         self.produced = 0
         self._write = tf.function(self.store.write, autograph=False)
-        unrolls, read = Unrolls(self.store, self.pool, self.queue), whole_reader(self.store)
+        unrolls, read = Unrolls(self.store, self.pool, self.queue), lambda addresses: [self.store.read(addresses)]
         agent = AGENT if divisor is None else RewardPriorities(divisor)
         self.source = new_source(unrolls, read, sizes, agent, replay, seed=0)
 
