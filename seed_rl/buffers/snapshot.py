@@ -24,10 +24,9 @@ def write_snapshot(file: IO[bytes], unrolls: Unrolls, slots: np.ndarray, arrays:
         for name, array in arrays.items():
             add(name, array)
         add(_PLACES, np.where(places == unrolls.pool.num_places, np.int32(-1), numbers))
-        for kind, rows, indices in _tables(unrolls, slots, stored):
-            for piece, part in enumerate(_pieces(indices, rows)):
-                for leaf, of_leaf in enumerate(rows.get(part)):
-                    add(f"{_UNROLLS}{kind}/{piece:06d}/{leaf:03d}", of_leaf)
+        for prefix, rows, indices in _pieces(unrolls, slots, stored):
+            for leaf, of_leaf in enumerate(rows.get(indices)):
+                add(f"{prefix}{leaf:03d}", of_leaf)
 
 
 def arrays_of(snapshot: Archive) -> dict[str, np.ndarray]:
@@ -44,24 +43,21 @@ def read_unrolls(snapshot: Archive, unrolls: Unrolls, slots: np.ndarray) -> None
         raise ValueError(f"it has {needed:,} steps, and there is room for {pool.num_free_places:,} with these settings")
     places = pool.acquire_places(needed)
     left = {name for name in snapshot if name.startswith(_UNROLLS)} - {_PLACES}
-    for kind, rows, indices in _tables(unrolls, slots, places):
-        for piece, part in enumerate(_pieces(indices, rows)):
-            names = sorted(name for name in left if name.startswith(f"{_UNROLLS}{kind}/{piece:06d}/"))
-            rows.set(part, [snapshot[name] for name in names])
-            left.difference_update(names)
+    for prefix, rows, indices in _pieces(unrolls, slots, places):
+        names = sorted(name for name in left if name.startswith(prefix))
+        rows.set(indices, [snapshot[name] for name in names])
+        left.difference_update(names)
     if left:
         raise ValueError(f"it holds more than {len(slots)} unrolls")
     pool.finish(slots, np.append(places, pool.num_places)[numbers])  # -1: the spare place
     pool.release_places(places)
 
 
-def _tables(unrolls: Unrolls, slots: np.ndarray, places: np.ndarray) -> Iterator[tuple[str, Rows, np.ndarray]]:
-    yield "states", unrolls.store.states, slots
-    for kind, rows in zip(("observations", "steps"), unrolls.store.steps, strict=True):
-        yield kind, rows, places
-
-
-def _pieces(indices: np.ndarray, rows: Rows) -> list[np.ndarray]:
-    """Split indices into groups whose rows take at most `PIECE_BYTES`."""
-    step = max(1, PIECE_BYTES // max(1, rows.nbytes_each))
-    return [indices[begin : begin + step] for begin in range(0, len(indices), step)]
+def _pieces(unrolls: Unrolls, slots: np.ndarray, places: np.ndarray) -> Iterator[tuple[str, Rows, np.ndarray]]:
+    """Yield what the names of each piece's arrays begin with, and rows of at most `PIECE_BYTES` by their indices."""
+    observations, steps = unrolls.store.steps
+    tables = {"states": (unrolls.store.states, slots), "observations": (observations, places), "steps": (steps, places)}
+    for kind, (rows, indices) in tables.items():
+        step = max(1, PIECE_BYTES // max(1, rows.nbytes_each))
+        for piece, begin in enumerate(range(0, len(indices), step)):
+            yield f"{_UNROLLS}{kind}/{piece:06d}/", rows, indices[begin : begin + step]

@@ -12,7 +12,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.progress import Counters, Progress, StepCounter
+from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch, Source
@@ -50,7 +50,7 @@ class Learner:
     """Number of learners, each with an equal part of every batch."""
 
     def __post_init__(self) -> None:
-        self._step_counter = StepCounter(self.source, self.experiment, self.learners)
+        self._counted = self._steps_taken()  # by a replay that was restored
         self._left_out_in_a_row = 0
 
     @property
@@ -108,11 +108,22 @@ class Learner:
             with log.waiting():
                 batch: Any = next(batches, over)
                 if batch is not over:
-                    self._step_counter.count(self.counters)
+                    self._count_steps()
             self.service.raise_failure()
             if batch is over:
                 return
             yield batch, env_frames
+
+    def _steps_taken(self) -> int:
+        """Number of agent steps that the source has taken from acting, each once, however often it is replayed."""
+        return self.source.taken * self.experiment.agent.unroll_length - self.source.ends
+
+    def _count_steps(self) -> None:
+        """Count the steps taken since the last call; other learners take as many unrolls."""
+        steps = (self._steps_taken() - self._counted) * self.learners
+        self._counted = self._steps_taken()
+        self.counters.agent_steps += steps
+        self.counters.env_frames += steps * self.experiment.env.action_repeat
 
     def _update(self, batch: Batch, env_frames: int) -> dict[str, float]:
         """Update from this learner's part of a batch, after `env_frames` frames; without metrics if all was skipped."""

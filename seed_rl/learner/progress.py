@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.experiment import Experiment
 from seed_rl.foreign import number
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.sources import Source
 from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 
 _MOST_NUMBERS = 64  # metrics about episodes
@@ -37,27 +35,6 @@ class Counters:
     """Unrolls in progress when the actor of their environments went away; in earlier starts of the run."""
     unrecorded_steps: int = 0
     """Agent steps before an environment's first unroll began; in earlier starts of the run."""
-
-
-class StepCounter:
-    """Counts the agent steps that a source has taken from acting, each once, however often it is replayed."""
-
-    def __init__(self, source: Source, experiment: Experiment, learners: int):
-        """What the source has taken already is counted; each of the learners takes as many unrolls."""
-        self._source, self._learners = source, learners
-        self._unroll_length, self._action_repeat = experiment.agent.unroll_length, experiment.env.action_repeat
-        self._counted = self._steps
-
-    @property
-    def _steps(self) -> int:
-        return self._source.taken * self._unroll_length - self._source.ends
-
-    def count(self, counters: Counters) -> None:
-        """Add the steps taken since the last call, by all learners."""
-        steps = (self._steps - self._counted) * self._learners
-        self._counted = self._steps
-        counters.agent_steps += steps
-        counters.env_frames += steps * self._action_repeat
 
 
 class Progress:

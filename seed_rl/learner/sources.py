@@ -150,11 +150,10 @@ class ReplaySource(Source):
 
     def draw(self) -> Batch:
         """Draw a batch from the present content."""
-        sample = self.sampler.sample(self.sizes.batch_size)
+        slots, weights = self.sampler.sample(self.sizes.batch_size)
         self._drawn += 1
-        self._last_slots = sample.slots
-        slots = sample.slots
-        return Batch(self.read(self.unrolls.at(slots)), self.unrolls.pool.versions[slots], sample.weights)
+        self._last_slots = slots
+        return Batch(self.read(self.unrolls.at(slots)), self.unrolls.pool.versions[slots], weights)
 
     def write_back(self, priorities: np.ndarray) -> None:
         if len(priorities):  # of sequences that are all still in the replay

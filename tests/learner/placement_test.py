@@ -56,7 +56,7 @@ def test_a_replay_is_on_the_device_if_it_fits_there(wanted, device_gb, host_gb, 
             "11 GB (1 GB each), and 9 GB of CPU:0 are free: a Replay.capacity of at most 0 fits",
         ),
         (
-            store(96, 1, GB, replay_capacity=0, state_nbytes=0),
+            store(96, 1, GB, replay_capacity=0),
             12,
             "96 unrolls need 97 GB (1 GB each), and 10.8 GB of CPU:0 are free: shorten unrolls",
         ),
@@ -113,7 +113,3 @@ def test_an_accelerator_has_the_memory_that_tensorflow_may_use_and_does_not_yet(
     monkeypatch.setattr(placement.tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
     monkeypatch.setattr(placement.tf.config.experimental, "get_memory_info", lambda name: {"current": 40})
     assert (free_memory()["GPU:0"], free_memory("GPU:1")["GPU:1"]) == (60, 61)
-
-
-def test_this_machine_has_free_memory():
-    assert all(0 < free < 2**60 for free in free_memory().values())

@@ -24,10 +24,12 @@ class Played:
         return [Episodes(*map(np.array, zip(*rows, strict=True)))] if rows else []
 
 
-def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart():
-    progress, numbers = Progress(num_training_envs=3), [(2, "is_success", float(n >= 50)) for n in range(150)]
-    numbers.append((3, "is_success", 0.25))
-    progress.attach(Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20), numbers=numbers))
+def test_episodes_and_numbers_of_training_and_evaluation_are_apart_and_those_of_opponents_do_not_count():
+    progress = Progress(3, own=np.array([True, False, True, True, False]))
+    numbers = [(2, "is_success", float(n >= 50)) for n in range(150)]
+    numbers += [(1, "is_success", 9.0), (3, "is_success", 0.25), (4, "is_success", 9.0)]
+    opponents = (1, 99.0, 9), (4, 99.0, 9)
+    progress.attach(Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20), *opponents, numbers=numbers))
     assert progress.gauges() == {
         "episode_return": 1.5,
         "episode_length": 15.0,
@@ -41,16 +43,6 @@ def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart(
     }
     progress.attach(Played(numbers=[(0, f"name{n}", 1.0) for n in range(1000)]))
     assert len(progress.gauges()) < 100
-
-
-def test_episodes_of_opponents_do_not_count():
-    progress = Progress(2, np.arange(4) % 2 == 0)
-    numbers = [(row, "is_success", float(row)) for row in range(4)]
-    episodes = [(row, float(row), 5) for row in range(4)] * 10
-    progress.attach(Played(*episodes, numbers=numbers))
-    gauges = progress.gauges()
-    assert (gauges["episode_return"], gauges["eval/episode_return"]) == (0, 2)
-    assert (gauges["episode/is_success"], gauges["eval/episode/is_success"]) == (0, 2)
 
 
 def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
