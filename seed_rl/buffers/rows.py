@@ -85,29 +85,23 @@ def nbytes(tensor: Any) -> int:
 
 
 def _held(values: Any, spec: tf.TensorSpec) -> tf.Tensor:
-    """Convert values [n, ..., *spec.shape] to their stored form; raise ValueError for tensors of another dtype."""
+    """Convert values [n, *spec.shape] to their stored form; raise ValueError for tensors of another dtype."""
     held = held_as(spec)
     values = _as(tf.convert_to_tensor(values, spec.dtype), held.dtype)
     if spec.shape.rank < 2:
         return values
-    leading = _leading(values, spec.shape.rank)
-    missing = held.shape.num_elements() - spec.shape.num_elements()
-    flat = tf.reshape(values, [*leading, spec.shape.num_elements()])
-    return tf.reshape(tf.pad(flat, [*[[0, 0]] * len(leading), [0, missing]]), [*leading, *held.shape])
+    count = spec.shape.num_elements()
+    padded = tf.pad(tf.reshape(values, [-1, count]), [[0, 0], [0, held.shape.num_elements() - count]])
+    return tf.reshape(padded, [-1, *held.shape])
 
 
 def _unheld(held: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
     """Convert the stored form back to values [n, ..., *spec.shape]."""
     if spec.shape.rank < 2:
         return _as(held, spec.dtype)
-    leading = _leading(held, 2)
+    leading = [-1, *held.shape[1:-2]]  # the first may be unknown
     flat = tf.reshape(held, [*leading, held_as(spec).shape.num_elements()])
     return _as(tf.reshape(flat[..., : spec.shape.num_elements()], [*leading, *spec.shape]), spec.dtype)
-
-
-def _leading(values: tf.Tensor, rank: int) -> list[int]:
-    """The sizes of all but the last `rank` axes; the first may be unknown."""
-    return [-1, *values.shape[1 : values.shape.rank - rank]]
 
 
 def _as(value: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

@@ -64,7 +64,7 @@ def _misfit(split: DeviceSplit, experiment: Experiment, hosts: int) -> str:
     training, inference = split
     num_training, num_inference = (
         f"the number of {role} devices ({len(names)}: {', '.join(names)})"
-        for role, names in (("training", training), ("inference", inference))
+        for role, names in zip(DeviceSplit._fields, split, strict=True)
     )
     batch_size = experiment.batch_size // hosts
     batch = f"Experiment.batch_size ({batch_size}{' on each of the hosts' if hosts > 1 else ''})"

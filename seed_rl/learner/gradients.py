@@ -104,8 +104,6 @@ class Gradients:
 
 def _minibatch(unroll: Unroll, columns: tf.Tensor) -> Unroll:
     """Select sequences of an unroll, whose initial state alone has no time axis."""
-
-    def select(nest: Any, axis: int) -> Any:
-        return tf.nest.map_structure(lambda tensor: tf.gather(tensor, columns, axis=axis), nest)
-
-    return select(unroll._replace(initial_state=()), 1)._replace(initial_state=select(unroll.initial_state, 0))
+    state = tf.nest.map_structure(lambda tensor: tf.gather(tensor, columns), unroll.initial_state)
+    steps = tf.nest.map_structure(lambda tensor: tf.gather(tensor, columns, axis=1), unroll._replace(initial_state=()))
+    return steps._replace(initial_state=state)

@@ -20,14 +20,10 @@ class GroupOptimizers:
         self.settings = {name: group.optimizer(optimizer) for name, group in self._groups.items()}
         with strategy.scope():
             self._optimizers = {name: own.build(self._groups[name].variables) for name, own in self.settings.items()}
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """Optimizer state for checkpoints: Keras variables by names that are the same in every process."""
-        named: dict[str, Any] = {}
-        for group, optimizer in self._optimizers.items():
-            named |= name_variables(f"optimizer/{group}", optimizer.variables)
-        return named
+        self.variables: dict[str, Any] = {}
+        """The state of the optimizers: Keras variables by names that are the same in every process."""
+        for name, built in self._optimizers.items():
+            self.variables |= name_variables(f"optimizer/{name}", built.variables)
 
     @property
     def are_new(self) -> bool:

@@ -38,15 +38,13 @@ class Replicas:
         """Training devices."""
         self.shared = self.split.training == self.split.inference and self.count == 1
         """Whether one device both trains and acts."""
+        is_default = self.shared and self.split.inference[0] in ("GPU:0", "CPU:0")
+        self.inference_devices = ("",) if is_default else self.split.inference
+        """Inference devices; "" for TensorFlow's default."""
         training, inference = map(", ".join, self.split)
         unused = ", ".join(name for name in available if name not in (*self.split.training, *self.split.inference))
         used = f"training and acting on {training}" if self.shared else f"training on {training}, acting on {inference}"
         _log.info("%s%s", used, f"; {unused} would need another batch size or Devices" if unused else "")
-
-    @property
-    def inference_devices(self) -> tuple[str, ...]:
-        """Inference devices; "" for TensorFlow's default."""
-        return ("",) if self.shared and self.split.inference[0] in ("GPU:0", "CPU:0") else self.split.inference
 
     def scope(self) -> AbstractContextManager[Any]:
         """Context in which variables are created on every training device."""

@@ -17,7 +17,8 @@ class RunningStatistics:
         """The agent was built in the scope of the `strategy`, of this process's replicas."""
         self._agent, self._strategy, self._reduction = agent, strategy, reduction
         self._has_moments, self._is_first = True, True
-        self._compiled_moments = Program(self._moments)
+        self.moments = Program(self._moments)
+        """Computes the moments of a batch, a nest without tensors for an agent without statistics."""
         self._compiled_update = Program(self._update)
 
     def update(self, unroll: Unroll, sequences: int, is_new: bool) -> None:
@@ -34,10 +35,6 @@ class RunningStatistics:
             if self._has_moments:
                 self._compiled_update(moments, steps)
         self._is_first = False
-
-    def moments(self, unroll: Unroll) -> Any:
-        """Return the moments of a batch, a nest without tensors for an agent without statistics."""
-        return self._compiled_moments(unroll)
 
     def _moments(self, unroll: Unroll) -> Any:
         # On CPUs, too, one pass over the observations instead of several.

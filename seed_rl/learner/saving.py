@@ -5,12 +5,12 @@ return, and `frames-<n>.npz`, written after each multiple of `Logs.keep_every_fr
 """
 
 import contextlib
-import glob
 import logging
 import math
 import os
+import pathlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,18 +31,11 @@ _log = logging.getLogger(__name__)
 class Saver:
     """The checkpoints of a run."""
 
-    def __init__(
-        self,
-        logdir: str,
-        logs: Logs,
-        variables: Mapping[str, Any],
-        progress: Progress,
-        clock: Callable[[], float] = time.monotonic,
-    ):
+    def __init__(self, logdir: str, logs: Logs, variables: Mapping[str, Any], progress: Progress):
         """The Keras `variables` have names that are the same in every process."""
         self._directory = os.path.join(logdir, "checkpoints")
         os.makedirs(self._directory, exist_ok=True)
-        self._logs, self._clock, self._variables, self._progress = logs, clock, variables, progress
+        self._logs, self._variables, self._progress = logs, variables, progress
         self._best, self._kept = -math.inf, 0
         self._snapshot: ReplaySource | None = None
         self._no_checkpoints = Outage("checkpoints", "training continues, with retries", _log)
@@ -51,8 +44,8 @@ class Saver:
 
     def restore(self) -> str | None:
         """Restore variables and progress from the newest checkpoint, or raise CheckpointError; return its path."""
-        for leftover in self._files(f"*{PARTIAL}"):
-            os.remove(leftover)
+        for leftover in pathlib.Path(self._directory).glob(f"*{PARTIAL}"):
+            leftover.unlink()
         if os.path.exists(best := os.path.join(self._directory, checkpoints.BEST)):
             try:
                 self._best = number(checkpoints.load(best)[1], "evaluation")
@@ -84,12 +77,12 @@ class Saver:
 
     def begin(self) -> None:
         """Start an interval, after which the next checkpoint is due."""
-        self._due = self._clock() + self._logs.checkpoint_interval_s
+        self._due = time.monotonic() + self._logs.checkpoint_interval_s
 
     def save_if_due(self) -> None:
         """Write the checkpoints that are due: the newest, the best and one to keep for good; log a failed write."""
         evaluation, multiples = self._progress.new_evaluation(), self._multiples()
-        is_best, is_due = evaluation is not None and evaluation > self._best, self._clock() >= self._due
+        is_best, is_due = evaluation is not None and evaluation > self._best, time.monotonic() >= self._due
         if not (is_best or is_due or multiples > self._kept):
             return  # nothing to write: no evidence that an outage is over
         with self._no_checkpoints.tolerating():
@@ -153,8 +146,6 @@ class Saver:
 
     def _remove_other_snapshots(self) -> None:
         """Remove the replays of older checkpoints, and of those that were never completed."""
-        for path in set(self._files("replay-*.npz")) - {self._snapshot_path()}:
-            os.remove(path)
-
-    def _files(self, pattern: str) -> list[str]:
-        return glob.glob(os.path.join(glob.escape(self._directory), pattern))
+        for path in pathlib.Path(self._directory).glob("replay-*.npz"):
+            if path.name != os.path.basename(self._snapshot_path()):
+                path.unlink()

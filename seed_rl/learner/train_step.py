@@ -64,17 +64,14 @@ class TrainStep:
         self._agent, self._passes, self._minibatches = agent, passes, minibatches
         self._replicas = self._strategy.num_replicas_in_sync
         self._optimizers = GroupOptimizers(agent, optimizer, self._strategy)
+        self.variables = self._optimizers.variables
+        """Optimizer state for checkpoints: Keras variables by names that are the same in every process."""
         self._statistics = RunningStatistics(agent, self._strategy, reduction)
         self._gradients = Gradients(agent, self._strategy, reduction)
         # With several devices or learners, XLA compiles only what each computes alone.
         whole = self._replicas == 1 and not reduction and devices.has_accelerator()
         self._compiled_step = Program(self._step, jit_compile=whole)
         self._compiled_targets = Program(self._targets)
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """Optimizer state for checkpoints: Keras variables by names that are the same in every process."""
-        return self._optimizers.variables
 
     def __call__(
         self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int | Sequence[int] = 0

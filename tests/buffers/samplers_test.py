@@ -38,7 +38,7 @@ def prioritized(capacity, num_slots, alpha=0.9, beta=0.6, seed=0):
 
 
 def uniform(capacity, num_slots, alpha=0.0, beta=0.0, seed=0):
-    return UniformSampler(capacity, num_slots, seed)
+    return UniformSampler(capacity, num_slots, seed, alpha, beta)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
+import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -23,43 +25,32 @@ def test_pool_hands_out_each_slot_once_and_remembers_the_version_of_its_unroll()
 def test_closing_the_queue_wakes_producer_and_consumer():
     queue = UnrollQueue(1)
     queue.put(np.array([0]))
-    results = []
-    threads = [
-        threading.Thread(target=lambda: results.append(queue.wait_for_room())),
-        threading.Thread(target=lambda: results.append(queue.take(2, timeout=within(60)))),
-    ]
-    for thread in threads:
-        thread.start()
-    queue.close()
-    for thread in threads:
-        thread.join(within(10))
-    assert sorted(results, key=str) == [False, None]
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(queue.wait_for_room), pool.submit(queue.take, 2, timeout=within(60))
+        queue.close()
+        assert [each.result(within(10)) for each in waiting] == [False, None]
 
 
 def test_acting_on_demand_waits_until_somebody_takes_more_than_there_is():
-    queue, found, taken = UnrollQueue(4), [], []
-
-    def wait():
-        waiting = threading.Thread(target=lambda: found.append(queue.wait_for_demand()), daemon=True)
-        waiting.start()
-        waiting.join(0.05)
-        assert waiting.is_alive(), "nobody takes"
-        return waiting
-
+    queue = UnrollQueue(4)
     assert queue.take(1, timeout=0) is None
-    waiting = wait()
-    taking = threading.Thread(target=lambda: taken.append(queue.take(2, timeout=within(60))), daemon=True)
-    taking.start()
-    waiting.join(within(10))
-    assert found == [True]
-    queue.put(np.array([3, 2, 1]))
-    taking.join(within(10))
-    assert taken[0].tolist() == [3, 2]
-    assert len(queue) == 1
-    waiting = wait()
-    queue.close()
-    waiting.join(within(10))
-    assert found == [True, False]
+    with ThreadPoolExecutor(2) as pool, contextlib.closing(queue):
+
+        def wait():
+            waiting = pool.submit(queue.wait_for_demand)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.05)  # nobody takes
+            return waiting
+
+        waiting = wait()
+        taking = pool.submit(queue.take, 2, timeout=within(60))
+        assert waiting.result(within(10))
+        queue.put(np.array([3, 2, 1]))
+        assert taking.result(within(10)).tolist() == [3, 2]
+        assert len(queue) == 1
+        waiting = wait()
+        queue.close()
+        assert not waiting.result(within(10))
 
 
 def test_no_unroll_is_lost_between_a_producer_and_a_consumer_and_none_waits_beyond_the_capacity():

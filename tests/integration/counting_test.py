@@ -23,7 +23,9 @@ from tests.support.deadlines import within
 class InferenceDevices(Replicas):
     """Two inference threads in the place of devices, each with a store and a part of each batch."""
 
-    inference_devices = ("", "")
+    def __init__(self, experiment):
+        super().__init__(experiment)
+        self.inference_devices = ("", "")
 
     def acting_agents(self, agent, build, whole_weights=False):
         return [agent] * 2, lambda: None

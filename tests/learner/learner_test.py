@@ -1,6 +1,7 @@
-"""A learner between its checkpoints, and how it counts what it learns from."""
+"""A learner between its checkpoints, what it counts, and when it gives up."""
 
 import contextlib
+import dataclasses
 import os
 import threading
 from types import SimpleNamespace
@@ -8,10 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.experiment import config_files
-from seed_rl.learner.learner import Learner
+from seed_rl.learner.learner import PATIENCE, Learner
 from seed_rl.learner.progress import Counters
 from seed_rl.learner.sources import Batch, Source
+from seed_rl.learner.train_step import UpdateResult
+from seed_rl.reporting.learning import Diverged
 from seed_rl.weights import checkpoints
 from tests.support.learners import learner_of
 
@@ -87,22 +91,54 @@ class Scripted(Source):
         return name and Batch([name], np.zeros(1), np.ones(1))
 
 
+def learner_with(source, total_frames, **parts):
+    """A learner of a few parts, which trains on three frames per step and five steps per unroll."""
+    names = [field.name for field in dataclasses.fields(Learner) if field.default is dataclasses.MISSING]
+    agent, env = SimpleNamespace(unroll_length=5), SimpleNamespace(action_repeat=3)
+    experiment = SimpleNamespace(agent=agent, env=env, total_frames=total_frames, seed=1)
+    progress = SimpleNamespace(counters=Counters(agent_steps=28, env_frames=84))
+    own = {"source": source, "experiment": experiment, "progress": progress}
+    return Learner(**dict.fromkeys(names) | own | parts)
+
+
 @pytest.mark.parametrize("learners", [1, 2])
 def test_each_unroll_is_counted_once_however_often_it_is_replayed(learners):
     source = Scripted(7, (2, None), (3, "a"), (0, "b"), (0, None), (1, "c"))  # restored with 7, counted before
-    counters, found = Counters(agent_steps=28, env_frames=84), []
-    sizes = {"agent": SimpleNamespace(unroll_length=5), "env": SimpleNamespace(action_repeat=3)}
-    others = dict.fromkeys(("replicas", "agent", "train_step", "saver", "acting", "copy_weights", "open_sinks"))
-    learner = Learner(
-        experiment=SimpleNamespace(total_frames=84 + learners * 72, **sizes),
-        progress=SimpleNamespace(counters=counters),
-        service=SimpleNamespace(raise_failure=lambda: None),
-        source=source,
-        learners=learners,
-        **others,
-    )
+    service, found = SimpleNamespace(raise_failure=lambda: None), []
+    learner = learner_with(source, 84 + learners * 72, service=service, learners=learners)
     for batch, env_frames in learner._rounds(threading.Event(), SimpleNamespace(waiting=contextlib.nullcontext)):
-        found.append((batch and batch.parts[0], (counters.agent_steps - 28) / learners, (env_frames - 84) / learners))
-        assert counters.env_frames == 3 * counters.agent_steps
+        steps, frames = (learner.counters.agent_steps - 28) / learners, (env_frames - 84) / learners
+        found.append((batch and batch.parts[0], steps, frames))
+        assert learner.counters.env_frames == 3 * learner.counters.agent_steps
     # Unrolls that only fill the replay count, too; progress is that before the batch.
     assert found == [(None, 8, 0), ("a", 20, 24), ("b", 20, 60), (None, 20, 60), ("c", 24, 60)], "and no more"
+
+
+def test_updates_in_a_row_that_are_not_finite_end_the_run(caplog):
+    bad = UpdateResult({}, np.zeros(0), optimizer_steps=0, left_out=3)
+    good = UpdateResult({"loss": 1.5}, np.zeros(0), optimizer_steps=4, left_out=0)
+    results = iter([*[bad] * (PATIENCE - 1), good, *[bad] * PATIENCE])
+    queue = UnrollQueue(2)
+    queue.put(np.array([3]))
+    acting = SimpleNamespace(unrolls=SimpleNamespace(queue=queue), cursor=SimpleNamespace())
+    learner = learner_with(
+        Scripted(0),
+        total_frames=1000,
+        replicas=SimpleNamespace(scope=contextlib.nullcontext, join=lambda parts: parts[0]),
+        agent=SimpleNamespace(after_update=lambda updates: None),
+        train_step=lambda *_: next(results),
+        acting=[acting],
+        copy_weights=lambda: None,
+    )
+    learner.counters.learner_updates = 7
+    batch = Batch(["a"], np.array([4, 6]), np.ones(2))
+    for _ in range(PATIENCE - 1):
+        assert learner._update(batch, 84) == {}
+    assert learner._update(batch, 84) == {"loss": 1.5, "queue_fill": 0.5, "policy_lag": 2.0}
+    assert acting.cursor.newest_version == learner.counters.learner_updates == 8
+    for _ in range(PATIENCE - 1):
+        learner._update(batch, 84)
+    with pytest.raises(Diverged, match=f"gradients of {PATIENCE} updates in a row were not finite"):
+        learner._update(batch, 84)
+    assert (learner.counters.optimizer_steps, learner.counters.left_out_steps) == (4, 3 * (2 * PATIENCE - 1))
+    assert caplog.text.count("3 steps of an update were left out") == 2, "once in a row"

@@ -91,9 +91,7 @@ def test_an_update_is_the_same_on_one_device_and_on_two(results):
     assert {"0 gradient_norm", "1 entropy_cost/gradient_norm", "1 policy/value_unit", "1 reward"} <= set(one)
     assert any(name.startswith("weight") for name in one)
     for name, value in one.items():
-        if not name.endswith(
-            ("explained_variance", "entropy_share")
-        ):  # ratios: the mean over devices is another number
+        if not name.endswith(("explained_variance", "entropy_share")):  # ratios, whose mean is another number
             scale = max(1e-3, np.abs(value).max(initial=0))
             np.testing.assert_allclose(two[name] / scale, value / scale, rtol=0, atol=1e-5, err_msg=name)
 

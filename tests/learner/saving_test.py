@@ -1,6 +1,7 @@
 """Checkpoints of a run: when they are due, how they end, and the replay that belongs to them."""
 
 import os
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from seed_rl.errors import Failure
 from seed_rl.experiment import Logs
+from seed_rl.learner import saving
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.saving import Saver
 from seed_rl.weights import checkpoints
@@ -37,10 +39,8 @@ class Run:
         self.weights = keras.Variable(np.zeros(1000), name="w")
         self.progress = Progress(1)
         self.progress.counters.learner_updates = updates
-        self.now = 50.0
         logs = Logs(checkpoint_interval_s=10.0, checkpoints_kept=3, keep_every_frames=keep_every_frames)
-        variables = {"w": self.weights}
-        self.saver = Saver(str(directory), logs, variables, self.progress, lambda: self.now)
+        self.saver = Saver(str(directory), logs, {"w": self.weights}, self.progress)
 
     @property
     def files(self):
@@ -54,15 +54,23 @@ class Run:
         self.saver.save_if_due()
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """Time passes when a test says so."""
+    clock = SimpleNamespace(now=50.0)
+    monkeypatch.setattr(saving, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
 CHECKPOINT, SNAPSHOT = "checkpoint-{:012d}.npz".format, "replay-{:012d}.npz".format
 
 
-def test_checkpoints_are_written_when_due(tmp_path):
+def test_checkpoints_are_written_when_due(tmp_path, clock):
     run = Run(tmp_path)
-    run.now = 100.0  # compiling has taken its time
+    clock.now = 100.0  # compiling has taken its time
     run.saver.begin()
     for seconds, count in ((109.9, 0), (110.0, 1), (119.9, 1), (120.0, 2)):
-        run.now, run.progress.counters.learner_updates = seconds, int(seconds)
+        clock.now, run.progress.counters.learner_updates = seconds, int(seconds)
         run.saver.save_if_due()
         assert len(run.files) == count
 
@@ -94,10 +102,10 @@ def test_the_best_evaluation_is_kept_also_by_a_restart_and_replaced_if_damaged(t
     assert best() == (50, 50)
 
 
-def test_a_checkpoint_is_kept_for_good_after_each_multiple_of_frames(tmp_path):
+def test_a_checkpoint_is_kept_for_good_after_each_multiple_of_frames(tmp_path, clock):
     run, kept = Run(tmp_path, keep_every_frames=100), "frames-{:012d}.npz".format
     for frames in (90, 110, 190, 420):
-        run.now += 10
+        clock.now += 10
         run.learn(frames)
     newest = [CHECKPOINT(110), CHECKPOINT(190), CHECKPOINT(420)]
     assert run.files == [*newest, kept(100), kept(400)]
@@ -123,9 +131,9 @@ def test_the_last_checkpoint_is_written_at_the_end_and_after_leaving_but_not_aft
     assert run.files == [CHECKPOINT(3), CHECKPOINT(4)]
 
 
-def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, caplog):
+def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, clock, caplog):
     run, message = Run(tmp_path), "the last checkpoint can't be written (File too large); "
-    run.now += 10
+    clock.now += 10
     with largest_file(1000):
         run.saver.save_if_due()
     assert run.files == [], "the partial file is gone: it would fill the disk"
