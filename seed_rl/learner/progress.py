@@ -40,8 +40,8 @@ class Counters:
 class Progress:
     """Counters, and windows over the latest episodes of training and evaluation environments."""
 
-    def __init__(self, num_training_envs: int, own: np.ndarray | None = None):
-        """The training environments have the lowest ids; reported are those that the agent plays, bool [N], or all."""
+    def __init__(self, num_training_envs: int, own: np.ndarray):
+        """The training environments have the lowest ids; reported are those that the agent plays itself, bool [N]."""
         self.counters = Counters()
         self.restored = False
         """Whether the run continues from a checkpoint."""
@@ -60,18 +60,15 @@ class Progress:
     def _add_episodes(self) -> None:
         for episodes in self._service.take_episodes() if self._service else ():
             evaluated = episodes.env_ids >= self._num_training_envs
-            own = self._plays(episodes.env_ids)
+            own = self._own[episodes.env_ids]
             for prefix, which in (("", ~evaluated & own), ("eval/", evaluated & own)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
         for env_id, name, value in self._service.take_numbers() if self._service else ():
-            if not self._plays(env_id):
+            if not self._own[env_id]:
                 continue
             metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
             if metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
                 self._numbers[metric].append(value)
-
-    def _plays(self, env_ids: Any) -> Any:
-        return np.ones_like(env_ids, bool) if self._own is None else self._own[env_ids]
 
     def new_evaluation(self) -> float | None:
         """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest

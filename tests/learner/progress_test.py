@@ -7,6 +7,8 @@ import pytest
 from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.progress import Counters, Progress
 
+EVERY = np.ones(5, bool)
+
 
 class Played:
     """Stands for inference: episodes that have ended, and the counts of each device's cursor."""
@@ -46,7 +48,7 @@ def test_episodes_and_numbers_of_training_and_evaluation_are_apart_and_those_of_
 
 
 def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
-    first, second = Progress(3), Progress(3)
+    first, second = Progress(3, EVERY), Progress(3, EVERY)
     played = Played((0, 1.0, 10), (4, 7.0, 4), devices=2)
     first.attach(played)
     first.counters.learner_updates, first.counters.env_frames, first.counters.seconds = 7, 700, 3.5
@@ -65,7 +67,7 @@ def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
 
 
 def test_an_evaluation_is_the_mean_of_ten_episodes_or_more_that_none_before_it_counted():
-    progress = Progress(num_training_envs=1)
+    progress = Progress(1, EVERY)
 
     def after(episodes, value, progress=progress):
         progress.attach(Played(*[(1, value, 5)] * episodes, (0, 100.0, 5)))
@@ -74,7 +76,7 @@ def test_an_evaluation_is_the_mean_of_ten_episodes_or_more_that_none_before_it_c
 
     found = [after(9, 2.0), after(1, 5.0), after(9, 7.0), after(3, 11.0), after(0, 0.0)]
     assert found == [None, 2.3, None, 8.0, None]
-    restored = Progress(num_training_envs=1)
+    restored = Progress(1, EVERY)
     restored.set_state(progress.get_state())
     assert [restored.new_evaluation(), after(10, 9.0, restored)] == [None, 9.0], "episodes before a restart count once"
     assert after(40, 4.0, restored) == 4.0
@@ -83,4 +85,4 @@ def test_an_evaluation_is_the_mean_of_ten_episodes_or_more_that_none_before_it_c
 @pytest.mark.parametrize("count", [{"novelty": 1}, {"learner_updates": 0.5}, {"env_frames": -1}, {"seconds": np.inf}])
 def test_an_odd_state_is_refused(count):
     with pytest.raises((TypeError, ValueError, OverflowError)):
-        Progress(1).set_state(Progress(1).get_state() | {"counters": count})
+        Progress(1, EVERY).set_state(Progress(1, EVERY).get_state() | {"counters": count})

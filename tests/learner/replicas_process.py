@@ -41,8 +41,15 @@ def fill(store):
     """Random states and steps in all slots and places."""
     rng = np.random.default_rng(1)
     for rows, count in ((store.states, store.num_slots), *((rows, store.num_places) for rows in store.steps)):
-        indices = np.arange(count, dtype=np.int32)
-        rows.set(indices, [rng.integers(0, 3, each.shape).astype(each.dtype) for each in rows.get(indices)])
+        arrays = []
+        for array in rows.get(np.arange(count, dtype=np.int32)):
+            if array.dtype == bool:
+                arrays.append(rng.random(array.shape) < 0.1)
+            elif array.dtype.kind == "f":
+                arrays.append(rng.normal(size=array.shape).astype(array.dtype))
+            else:
+                arrays.append(rng.integers(0, 3, array.shape).astype(array.dtype))
+        rows.set(np.arange(count, dtype=np.int32), arrays)
 
 
 def run(replicas, learns):

@@ -37,7 +37,7 @@ class Run:
     def __init__(self, directory, updates=0, keep_every_frames=0):
         self.directory = directory / "checkpoints"
         self.weights = keras.Variable(np.zeros(1000), name="w")
-        self.progress = Progress(1)
+        self.progress = Progress(1, np.ones(1, bool))
         self.progress.counters.learner_updates = updates
         logs = Logs(checkpoint_interval_s=10.0, checkpoints_kept=3, keep_every_frames=keep_every_frames)
         self.saver = Saver(str(directory), logs, {"w": self.weights}, self.progress)

@@ -66,7 +66,7 @@ def test_a_batch_waits_for_another_host():
 def test_a_replay_that_is_restored_after_its_source_was_built_is_not_counted_again(monkeypatch):
     monkeypatch.setattr(together, "connect", lambda hosts, experiment: ScriptedLink())
     experiment = Experiment(Counting(), CountingAgentConfig())
-    inner, parts = Scripted(), SimpleNamespace(progress=Progress(1), experiment=experiment)
+    inner, parts = Scripted(), SimpleNamespace(progress=Progress(1, np.ones(1, bool)), experiment=experiment)
     whole = Assembly(source=lambda parts: inner)
     assembly = together.with_hosts(Hosts(("localhost:1", "localhost:2"), 0), experiment, whole)
     parts.source = assembly.source(parts)
@@ -96,7 +96,7 @@ def test_hosts_leave_together(leaves, other):
 
 @pytest.mark.parametrize("leaving", [GeneratorExit, KeyboardInterrupt, RuntimeError])
 def test_a_host_that_leaves_the_loop_tells_the_others_once_and_only_the_first_writes(leaving, tmp_path):
-    progress = Progress(1)
+    progress = Progress(1, np.ones(1, bool))
     for kind, written in ((OtherSaver, 0), (HostSaver, leaving is not RuntimeError)):
         link = ScriptedLink("waits")
         saver = kind(link, str(tmp_path), Logs(), {}, progress)
