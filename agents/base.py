@@ -223,7 +223,13 @@ class ModelAgent(Agent):
         return self.model.restored_state(stored, observations) if self.history else stored
 
     def act(
-        self, prev_action: Any, env_output: EnvOutput, state: Any, env_ids: Any, seed: Any, greedy: Any = False
+        self,
+        prev_action: tf.Tensor,
+        env_output: EnvOutput,
+        state: Any,
+        env_ids: tf.Tensor,
+        seed: tf.Tensor,
+        greedy: bool | tf.Tensor = False,
     ) -> ActOutput:
         prev_action, env_output = tf.nest.map_structure(lambda t: t[None], (prev_action, env_output))  # T = 1
         outputs, state = self.model(prev_action, env_output, state)

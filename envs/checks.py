@@ -76,6 +76,10 @@ class Checked(gymnasium.Wrapper):
         """The name of the environment, for messages."""
         return self._name
 
+    def render(self) -> Any:
+        with self._naming_errors("render"):
+            return self.env.render()
+
     @contextlib.contextmanager
     def _naming_errors(self, what: str) -> Iterator[None]:
         try:

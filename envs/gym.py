@@ -99,8 +99,7 @@ class Gym(EnvConfig):
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         self.check_packages()
         options = json.loads(self.options) | more_options
-        make = functools.partial(EnvPoolVectorEnv, self.id) if self.envpool else self._make_gymnasium
-        env = make(num_envs, options)
+        env = EnvPoolVectorEnv(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
         return FlatVectorEnv(env, self.keys, self.frame_size, self.grayscale, name=self.id)
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:

@@ -30,6 +30,15 @@ from seed_rl.types import EnvOutput, Unroll
 ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
 
 
+class Moments(NamedTuple):
+    """The contribution of a batch to the running statistics."""
+
+    observations: Any
+    """The result of `Trunk.moments`."""
+    value_targets: Any
+    """The result of `ValueHead.moments`."""
+
+
 class Critic(keras.layers.Layer):
     """Joins the policy's features with observations that only the critic reads, for the value's head."""
 
@@ -93,17 +102,16 @@ class ActorCritic(TrunkModel):
             policy = tf.concat([policy, free], axis=-1)
         return NetworkOutput(policy, self.baseline(features) if self.critic is None else features)
 
-    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> tuple[Any, Any]:
+    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> Moments:
         """The moments for `update_statistics`: of steps [T + 1, B, ...], and of targets [T, B] except at `last_t`."""
         observations = {name: own for trunk in self._trunks for name, own in trunk.moments(env_output).items()}
-        return observations, self.baseline.moments(value_targets, last_t)
+        return Moments(observations, self.baseline.moments(value_targets, last_t))
 
-    def update_statistics(self, moments: tuple[Any, Any], steps: float) -> None:
+    def update_statistics(self, moments: Moments, steps: float) -> None:
         """Update the running statistics of observations and value targets."""
-        observations, value_targets = moments
         for trunk in self._trunks:
-            trunk.update(observations, steps)
-        self.baseline.update(value_targets, steps)
+            trunk.update(moments.observations, steps)
+        self.baseline.update(moments.value_targets, steps)
 
     @property
     def _trunks(self) -> list[Trunk]:
@@ -222,7 +230,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
             metrics["policy/entropy_cost"] = entropy_cost
         return LossOutput(losses, metrics)
 
-    def moments(self, unroll: Unroll) -> tuple[Any, Any]:
+    def moments(self, unroll: Unroll) -> Moments:
         """The moments of the observations, and of lambda-returns computed from the values recorded while acting."""
         r_t, discount_t, last_t = transitions_of(unroll.env_output, self.config)
         values, lambda_ = unroll.behaviour.baseline, self.config.lambda_

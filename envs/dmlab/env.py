@@ -49,13 +49,14 @@ class DMLabEnv(gymnasium.Env):
         self._config = config
         self._actions = config.actions
         self._observation: Any = None
-        self._folder = tempfile.TemporaryDirectory(prefix="dmlab_temp_folder_", ignore_cleanup_errors=True)
+        self._folder: Any = None
         self._lab: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; the first time, start the simulator, or raise CannotBuild with its reason."""
         super().reset(seed=None if seed is None else int(seed))
         if self._lab is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="dmlab_temp_folder_", ignore_cleanup_errors=True)
             self._lab = _start(self._config, self._folder.name)
         # A Python integer below 2^31: the simulator rejects NumPy integers and truncates larger ones.
         episode_seed = int(self.np_random.integers(2**31)) if seed is None else int(seed) % 2**31
@@ -77,7 +78,7 @@ class DMLabEnv(gymnasium.Env):
         lab, self._lab = self._lab, None
         if lab is not None:
             lab.close()
-        self._folder.cleanup()
+            self._folder.cleanup()
 
 
 def _start(config: Any, folder: str) -> Any:

@@ -18,8 +18,8 @@ class EnvPoolVectorEnv(UniformVectorEnv):
 
     def __init__(self, name: str, num_envs: int, options: Mapping[str, Any]):
         """Build environments of EnvPool, which is installed, by their name, or raise CannotBuild."""
-        import envpool
-
+        with explaining(CannotBuild, f"EnvPool can't be loaded ({INSTALL})", ImportError):
+            import envpool
         if name not in envpool.list_all_envs():
             raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() lists them")
         self._make = lambda seed: envpool.make_gymnasium(name, num_envs=num_envs, seed=seed, **options)

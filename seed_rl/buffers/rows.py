@@ -48,7 +48,10 @@ class Rows:
 
     def set(self, indices: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         """Write back the arrays of `get`; raise ValueError if their number, shape or dtype is wrong."""
-        for spec, array in zip(tf.nest.flatten(self.specs), arrays, strict=True):
+        specs = tf.nest.flatten(self.specs)
+        if len(arrays) != len(specs):
+            raise ValueError(f"expected {len(specs)} tensors, got {len(arrays)}")
+        for spec, array in zip(specs, arrays, strict=True):
             expected = [len(indices), *spec.shape]
             if list(array.shape) != expected or array.dtype != spec.dtype.as_numpy_dtype:
                 raise ValueError(f"expected {spec.dtype.name}{expected}, got {array.dtype}{list(array.shape)}")

@@ -6,7 +6,7 @@
 import abc
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,14 @@ class Sampler(abc.ABC):
     once. Not thread-safe: only the learner's thread may use it. A call that raises changes nothing.
     """
 
-    def __init__(self, capacity: int, num_slots: int, seed: int, priority_exponent: float, importance_exponent: float):
+    def __init__(
+        self,
+        capacity: int,
+        num_slots: int,
+        seed: int,
+        priority_exponent: float = 1.0,
+        importance_exponent: float = 1.0,
+    ):
         """The store has `num_slots`, also for unrolls in progress; see `PrioritizedSampler` for the exponents."""
         self.capacity = capacity
         self.priority_exponent, self.importance_exponent = priority_exponent, importance_exponent
@@ -166,8 +173,8 @@ class PrioritizedSampler(Sampler):
     of transitions as in R2D2 (Kapturowski et al., ICLR 2019).
     """
 
-    def __init__(self, capacity: int, *others: Any):
-        super().__init__(capacity, *others)
+    def __init__(self, capacity: int, num_slots: int, seed: int, *exponents: float):
+        super().__init__(capacity, num_slots, seed, *exponents)
         # p^alpha by place in the ring: which slot a sequence got depends on timing and must not change the draws.
         self._tree = SumTree(capacity)
 

@@ -121,7 +121,7 @@ def _runs(place: str) -> list[RecordedRun]:
             open(place, encoding="utf-8-sig", newline="") as file,
         ):
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
-        stem = os.path.splitext(os.path.abspath(place))[0]
+        stem = os.path.splitext(os.path.join(os.curdir, place))[0]
         series = stem.rpartition("seed=")[0] or stem
         return [RecordedRun(place, rows, None, series.rstrip("_-. "))]
     with opening(place, "") as directory:

@@ -49,7 +49,7 @@ def stack_frames(frames: Any, done: Any, state: FrameState, block: int = 1) -> t
       block: s; above 1, the s x s pixels of a block become channels, which must be a multiple of four bytes per row.
     """
     frames = tf.convert_to_tensor(frames)
-    checks.check_shape("frames", frames, [None] * 5)
+    checks.check_rank("frames", frames, 5)
     shape = frames.shape
     checks.check_shape("done", done, shape[:2])
     checks.check_shape("state", state.frames, [shape[1], None, *shape[2:]])

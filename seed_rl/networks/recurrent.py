@@ -43,7 +43,7 @@ class _Recurrent(keras.layers.Layer):
 
     def _project(self, inputs: Any, done: Any, state: Mapping[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """x_t W + b float32 [T, B, gU], 0 where the state is zeroed else 1 [T, B, 1], and R in the compute dtype."""
-        checks.check_shape("inputs", inputs, [None] * 3)
+        checks.check_rank("inputs", inputs, 3)
         checks.check_shape("done", done, checks.static_shape(inputs)[:2])
         for name, part in state.items():
             checks.check_shape(name, part, [checks.static_shape(inputs)[1], self.units])

@@ -200,15 +200,19 @@ class TrunkModel(keras.Model, abc.ABC):
 
     @property
     def history(self) -> int:
+        """Number of steps before an unroll whose frames belong to the state."""
         return self.trunk.history
 
     def initial_state(self, batch_size: int) -> TrunkState:
+        """The state at the start of an episode."""
         return self.trunk.initial_state(batch_size)
 
     def stored_state(self, state: TrunkState) -> TrunkState:
+        """The state without frames, which are stored with the steps before it."""
         return self.trunk.stored_state(state)
 
     def restored_state(self, stored: TrunkState, observations: Any) -> TrunkState:
+        """The state, from its `stored_state` and the observations [h, B, ...] of the `history` steps before it."""
         return self.trunk.restored_state(stored, observations)
 
     def build(self, *shapes: Any) -> None:

@@ -15,6 +15,13 @@ def static_shape(tensor: Any) -> tf.TensorShape:
     return tf.TensorShape(tensor.shape if hasattr(tensor, "shape") else np.shape(tensor))
 
 
+def check_rank(name: str, tensor: Any, rank: int) -> None:
+    """Raise ValueError unless `tensor` has `rank` axes."""
+    shape = static_shape(tensor)
+    if shape.rank not in (None, rank):
+        raise ValueError(f"{name} must have rank {rank}, got shape {shape}")
+
+
 def check_shape(name: str, tensor: Any, expected: Sequence[int | None]) -> None:
     """Raise ValueError unless `tensor` has the shape `expected`, where None matches any length."""
     shape = static_shape(tensor)
@@ -26,7 +33,7 @@ def float_arrays(rank: int, **arrays: Any) -> list[tf.Tensor]:
     """The arrays as float32; ValueError if the first does not have `rank` axes, or another has a different shape and
     would be broadcast silently."""
     first, *others = arrays
-    check_shape(first, arrays[first], [None] * rank)
+    check_rank(first, arrays[first], rank)
     for name in others:
         check_shape(name, arrays[name], static_shape(arrays[first]))
     return [tf.cast(array, tf.float32) for array in arrays.values()]

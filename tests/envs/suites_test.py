@@ -51,7 +51,7 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
             "observation uint8[84, 84, 1]; action Discrete(18)",
         ),
         (
-            Atari("pong", max_episode_frames=80, resize="linear", blank_probability=0.5, grayscale=False),
+            Atari("pong", max_episode_frames=80, blank_probability=0.5, grayscale=False),
             25,
             "observation uint8[84, 84, 3]; action Discrete(6)",
         ),

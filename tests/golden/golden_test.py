@@ -66,6 +66,12 @@ def test_the_page_shows_every_quantity_with_a_bound_that_is_close_to_its_differe
         assert row["difference"] <= row["bound"] <= max(30 * row["difference"], 1e-6), name
 
 
+def test_what_is_not_a_number_differs_from_all_numbers():
+    for ours, original in (([np.nan, 3.0], [0.0, 3.0]), ([3.0, 3.0], [np.nan, 3.0])):
+        assert difference(ours, original, LARGEST) == np.inf
+    assert difference([1e-9, 3.0], [0.0, 3.0], EACH) == np.inf
+
+
 def test_of_small_values_the_original_keeps_fewer_digits():
     """Its formulas are the definitions in float32, where 1 is subtracted from a number near 1."""
     (case,) = cases("r2d2.npz", "rescaling")

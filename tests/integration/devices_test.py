@@ -1,8 +1,8 @@
 """A run on several devices, through the command line, in real processes."""
 
+from seed_rl.api import THREADS, Run
 from seed_rl.experiment import config_files
 from tests.runs.conftest import BINDINGS
-from tests.support.learners import learner_of
 
 CATCH = ("--gin_file=catch/vtrace", *(f"--gin_param={binding}" for binding in BINDINGS))
 FRAMES_PER_BATCH = 4 * 20
@@ -24,6 +24,7 @@ def test_a_run_on_several_devices_can_be_continued_on_one(runs, rows, documented
     updates, frames = last["learner_updates"], last["env_frames"]
     assert (updates, frames) == (4, 4 * FRAMES_PER_BATCH), "a batch has the same size on any number of devices"
     assert {"loss/policy", "inference_updates_behind"} <= documented(logdir)
-    one = learner_of(config_files.load("catch/vtrace", BINDINGS), logdir)
-    assert one.progress.restored
-    assert (one.counters.learner_updates, one.counters.env_frames) == (updates, frames)
+    longer = config_files.load("catch/vtrace", [*BINDINGS, f"Experiment.total_frames = {6 * FRAMES_PER_BATCH}"])
+    with Run(longer, logdir, actors=THREADS) as one:
+        last = [*one.train()][-1]
+    assert (last["learner_updates"], last["env_frames"]) == (6, 6 * FRAMES_PER_BATCH)

@@ -16,8 +16,8 @@ from seed_rl.learner.progress import Counters
 from seed_rl.learner.sources import Batch, Source
 from seed_rl.learner.train_step import UpdateResult
 from seed_rl.reporting.learning import Diverged
+from seed_rl.runs.assembly import Assembly
 from seed_rl.weights import checkpoints
-from tests.support.learners import learner_of
 
 SMALL = (
     "R2D2.hidden = 8",
@@ -32,7 +32,9 @@ SMALL = (
 
 def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     def start():
-        return learner_of(config_files.load(["memory/r2d2"], SMALL), tmp_path)
+        experiment = config_files.load(["memory/r2d2"], SMALL)
+        with contextlib.ExitStack() as cleanup:
+            return Assembly().learner(Assembly().parts(experiment, str(tmp_path), cleanup))
 
     def end(learner):
         """End a run before its first update, with a last checkpoint."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 from seed_rl import api
@@ -27,6 +28,7 @@ from seed_rl.api import (
     read_metrics,
 )
 from seed_rl.envs import registry
+from seed_rl.reporting.learning import Diverged
 from seed_rl.runs import run as runs
 from seed_rl.runs.fleet import local_actors
 from seed_rl.transport.server import ActorServer
@@ -61,7 +63,7 @@ def over(monkeypatch):
     return told
 
 
-def test_a_run_has_a_hundred_rows_however_fast_it_is_and_its_policy_at_the_end(small_catch, tmp_path, over, caplog):
+def test_a_run_has_a_hundred_rows_however_fast_it_is_and_is_over_at_its_end(small_catch, tmp_path, over, caplog):
     caplog.set_level(logging.INFO)
     logdir, logs = tmp_path / "run", dataclasses.replace(small_catch.logs, metrics_interval_s=600.0)
     agent = dataclasses.replace(small_catch.agent, unroll_length=2)  # an update takes 8 frames
@@ -77,6 +79,20 @@ def test_a_run_has_a_hundred_rows_however_fast_it_is_and_its_policy_at_the_end(s
         assert list(run.train()) == []
     assert f"the run in {logdir} is finished (" in caplog.text
     assert over == [True]
+
+
+def test_weights_beyond_help_end_a_run_with_its_error_and_no_checkpoint(small_catch, tmp_path, over):
+    def spoil(parts):
+        for variable in parts.agent.model.trainable_variables:
+            variable.assign(np.full(variable.shape, 1e30))
+
+    endless = dataclasses.replace(small_catch, total_frames=10**9)
+    with Run(endless, str(tmp_path), actors=THREADS) as run:
+        run.changes.append(lambda assembly: assembly._replace(finish=spoil))
+        with pytest.raises(Diverged, match="updates in a row were not finite"):
+            list(run.train())
+    assert over == [False]
+    assert not [*tmp_path.glob("checkpoints/*.npz")]
 
 
 def test_ctrl_c_in_a_program_saves_a_checkpoint(small_catch, tmp_path, over):

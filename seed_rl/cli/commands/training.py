@@ -12,7 +12,7 @@ from seed_rl.cli.flags import RUN_OPTIONS, RunOption, command
 from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.metrics import settled_return
-from seed_rl.reporting.text import duration
+from seed_rl.reporting.text import duration, quantity
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
@@ -126,7 +126,11 @@ def _train(values: flags.FlagValues, run: Run) -> int:
     elif best >= target:
         _say(f"a mean return of {best:g} is reached")
     elif values.target_return is not None:
-        how_far = f"the best mean return is {best:g}" if best > -math.inf else "too few episodes had ended for a mean"
+        prefix = run.experiment.score.removesuffix("episode_return")
+        ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
+        how_far = f"{ended} had ended, too few for a mean return"
+        if best > -math.inf:
+            how_far = f"the best mean return is {best:g}"
         after = f"{row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
         raise Failure(f"--target_return={target:g} was not reached: after {after}, {how_far}")
     return stopped.exit_code

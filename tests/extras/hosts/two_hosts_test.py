@@ -10,7 +10,7 @@ from tests.integration.devices_test import CATCH
 from tests.support.ports import free_addresses
 
 THREE_DEVICES = ("Devices.logical_cpus = 3", "Devices.inference = ('CPU:0',)", "Devices.training = ('CPU:1', 'CPU:2')")
-SAVED_FRAMES = 100_000
+SAVED_FRAMES, SAVED_UPDATES = 100_000, 1_000
 
 
 def test_two_hosts_go_on_from_the_checkpoint_of_the_first_and_train_one_model_until_it_is_lost(
@@ -20,7 +20,8 @@ def test_two_hosts_go_on_from_the_checkpoint_of_the_first_and_train_one_model_un
     directories = (f"{tmp_path}/disk-0", f"{tmp_path}/disk-1/host-1")
     with contextlib.ExitStack() as cleanup:
         parts = Assembly().parts(config_files.load("catch/vtrace"), directories[0], cleanup)
-        parts.progress.counters.env_frames = SAVED_FRAMES
+        counters = parts.progress.counters
+        counters.env_frames, counters.learner_updates = SAVED_FRAMES, SAVED_UPDATES
         parts.saver.save()
 
     def frames(directory):
@@ -34,6 +35,7 @@ def test_two_hosts_go_on_from_the_checkpoint_of_the_first_and_train_one_model_un
         hosts.append(runs.start("train", *common, f"--logdir={tmp_path}/disk-{index}", env=environment))
     for directory, host in zip(directories, hosts, strict=True):
         wait_for(lambda directory=directory: frames(directory) > SAVED_FRAMES + 500, host)
+        assert rows(directory)[-1]["learner_updates"] > SAVED_UPDATES, "both count from the first one's checkpoint"
         assert "training on CPU:1, CPU:2, acting on CPU:0" in host.text()
     assert f"continuing from {directories[0]}/checkpoints/" in hosts[0].text()
     wait_for(lambda: len(os.listdir(f"{directories[0]}/checkpoints")) > 1, hosts[0])

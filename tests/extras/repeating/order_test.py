@@ -22,7 +22,8 @@ from seed_rl.learner.progress import Counters
 from seed_rl.specs import GroupLease
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused
-from tests.inference.batcher_test import request_of
+from seed_rl.transport.streams import Request
+from seed_rl.types import EnvOutput
 from tests.support.deadlines import within
 
 QUEUE = UnrollQueue(1)
@@ -36,6 +37,12 @@ START = {
 def weights(value):
     """Keras variables by name."""
     return {"agent/kernel": SimpleNamespace(numpy=lambda: np.full(3, value, np.float32))}
+
+
+def request_of(lease):
+    size = len(lease.env_ids)
+    output = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.zeros((size, 1), np.uint8))
+    return Request(lease, lease.env_id_array, False, output, stream=None)
 
 
 def act(order, *groups):

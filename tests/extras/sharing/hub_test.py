@@ -55,10 +55,10 @@ def test_a_published_policy_is_complete_and_acts_as_before(saved_run, tmp_path, 
     assert "over 4 greedy episodes with seed 1 |\n| trained for | 700 environment frames, by seed_rl " in card
 
 
-def test_without_the_command_that_films_there_is_no_film(tmp_path, monkeypatch):
+def test_without_the_command_that_films_there_is_no_film(saved_run, tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "commands", dict)
-    hub._film(str(tmp_path), None)
-    assert os.listdir(tmp_path) == []
+    hub.export(saved_run("catch/vtrace")[0], str(tmp_path / "ball"), episodes=2)
+    assert set(os.listdir(tmp_path / "ball")) == FILES - {"replay.mp4"}
 
 
 def test_nothing_in_a_text_of_the_settings_leads_out_of_its_place_on_the_card():
