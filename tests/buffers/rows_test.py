@@ -46,7 +46,7 @@ def test_rows_are_copied_out_and_back():
         tf.nest.map_structure(np.testing.assert_array_equal, found, arrays)
     assert not any(map(np.any, other.get(np.arange(5))))
     for odd, sentence in (
-        (arrays[:1], "shorter"),
+        (arrays[:1], "expected 2 tensors, got 1"),
         ([arrays[0][:1], arrays[1]], r"expected float32\[2, 2\], got float32\[1, 2\]"),
         ([arrays[0], arrays[1].astype(np.int64)], r"expected int32\[2, 3, 5\], got int64\[2, 3, 5\]"),
     ):

@@ -54,7 +54,8 @@ def play_two_steps(config):
         (probe_spec, {"observation": NANS}, CannotBuild, "observation must be finite"),
         (probe_spec, {"reward": 1e300}, CannotBuild, "reward must be finite"),
         (Gym.watch, {"render": "planes"}, CannotBuild, r"uint8\(3, 20, 30\); and there is nothing to draw"),
-        (Gym.watch, {"render": "error"}, CannotBuild, r"fails: ValueError: the game crashed \(mistaken_env.py, line"),
+        (Gym.watch, {"render": "error"}, CannotBuild, r"render: ValueError: the game crashed \(mistaken_env.py, line"),
+        (watch_elsewhere, {"render": "exit"}, CannotBuild, "render: SystemExit"),
         (watch_elsewhere, {"render": "crash"}, EnvironmentFailed, "make: SIGSEGV"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from typing import ClassVar
 
 import gymnasium
@@ -24,6 +25,7 @@ def raise_error():
 ODD = {
     "list": lambda: [0.0, 0.0, 0.0],
     "error": raise_error,
+    "exit": sys.exit,
     "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "rgba": lambda: np.full((20, 30, 4), 255, np.uint8),
     "planes": lambda: np.zeros((3, 20, 30), np.uint8),
