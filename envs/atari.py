@@ -84,8 +84,8 @@ class Atari(EnvConfig):
         return EnvSpec(ArraySpec((self.frame_size, self.frame_size, channels), "uint8"), DiscreteSpec(len(actions)))
 
     def human_normalised(self, mean_return: float) -> float | None:
-        reference = REFERENCES.get(self.game)
-        return None if reference is None else reference.normalise(mean_return)
+        reference = REFERENCES.get(self.game)  # of whole games
+        return None if reference is None or self.terminal_on_life_loss else reference.normalise(mean_return)
 
     def make(self, num_envs: int) -> VectorEnv:
         if self.resize == "area":

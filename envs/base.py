@@ -133,6 +133,9 @@ class EnvConfig(Settings, abc.ABC):
     def describe(self) -> EnvDescription:
         """These settings as plain data."""
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for field in dataclasses.fields(self):
+            if options[field.name] is None and field.default is not None:  # others would take the default
+                raise ValueError(f"{type(self).__name__}.{field.name} can only be None by default")
         return EnvDescription(self.suite, {name: value for name, value in options.items() if value is not None})
 
 

@@ -2,6 +2,9 @@
 #SBATCH --job-name=actors --array=0-3 --cpus-per-task=16 --mem=16G --time=04:00:00 --requeue
 
 for ((core = 0; core < SLURM_CPUS_PER_TASK; core++)); do
-    seed_rl actor --server_address="$1" --tls_ca=cert.pem --tls_server_name=learner.example --token_file=token &
+    until seed_rl actor --server_address="$1" --tls_ca=cert.pem --tls_server_name=learner.example --token_file=token; do
+        [[ $? == 1 ]] || break # an environment failed
+        sleep 5
+    done &
 done
 wait

@@ -8,13 +8,19 @@ venv="$("$root/scripts/setup_venv.sh" runtime)"
 config=(--gin_file=atari/vtrace_fast)
 previous=""
 for argument in "$@"; do
-  case "$previous $argument" in
-    *" --gin_file"* | *" -gin_file"*) config=() ;;
-    *" --logdir="* | *" -logdir="* | "--logdir "* | "-logdir "*) # perhaps of a run to continue
-      [[ ! -e ${argument#*logdir=}/config.json ]] || config=()
+  place=""
+  case $argument in
+    --gin_file* | -gin_file*) config=() ;;
+    --logdir=* | -logdir=*) place="${argument#*=}" ;;
+    -*) ;;
+    *)
+      case $previous in
+        --logdir | -logdir) place="$argument" ;;
+        "" | -- | -*=* | --quiet) config=() ;; # a gin file, not the value of a flag
+      esac
       ;;
-    " "[!-]* | "-- "* | -*=*" "[!-]* | "--quiet "[!-]*) config=() ;; # a gin file, not the value of a flag
   esac
+  [[ -z $place || ! -e $place/config.json ]] || config=() # a run to continue
   previous="$argument"
 done
 

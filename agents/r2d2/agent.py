@@ -62,12 +62,12 @@ class DuelingQNetwork(TrunkModel):
 
 
 class Behaviour(NamedTuple):
-    """Q-values recorded while acting, which determine the initial priority of a sequence."""
+    """Values recorded while acting, which determine the initial priority of a sequence."""
 
     q_of_action: Any
-    """float32 [...]: Q(x, a) of the action taken."""
+    """float32 [...]: Q(x, a) of the action taken, without Munchausen's bonus."""
     max_q: Any
-    """float32 [...]: max over a of Q(x, a)."""
+    """float32 [...]: max over a of Q(x, a), or Munchausen's soft value."""
 
 
 class R2D2Agent(ModelAgent):
@@ -109,8 +109,12 @@ class R2D2Agent(ModelAgent):
                 least = tf.where(env_ids < num_training_envs, self._least_epsilon.variable.value, 0.0)
                 epsilon = tf.maximum(epsilon, least)
             action = epsilon_greedy(q, epsilon, seed, self.env_spec.has_mask)
-        q_of_action = q_learning.q_of_actions(q[None], action[None])[0]
-        return action, Behaviour(q_of_action, tf.reduce_max(q, axis=-1))
+        q_of_action, value = q_learning.q_of_actions(q[None], action[None])[0], tf.reduce_max(q, axis=-1)
+        if alpha := self._config.munchausen:
+            terms = q_learning.munchausen_terms(q[None], action[None], alpha, self._config.temperature)
+            q_of_action -= terms.bonus[0]
+            value = (q_learning.expected_values(q[None], terms.policy) + terms.entropy)[0]
+        return action, Behaviour(q_of_action, value)
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         learned = self._after_burn_in(unroll._replace(initial_state=()))

@@ -143,7 +143,7 @@ class Actor:
             if not registry.may_import(module):
                 asked = f"the learner asks for an environment from module {module!r}, which this actor may not import"
                 raise base.CannotBuild(f"{asked}; --import_module={module} permits it")
-        return functools.partial(self._call_env, "make", config.make, size)
+        return functools.partial(self._call_env, "make", self._watch.call, "make", config.make, size)
 
     def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:
         env = self._built[group][2]

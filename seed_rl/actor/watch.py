@@ -2,6 +2,8 @@
 
 import itertools
 import logging
+import multiprocessing
+import os
 import sys
 import threading
 import time
@@ -12,11 +14,12 @@ from typing import Any
 
 from seed_rl.envs.checks import Checked
 from seed_rl.envs.vector.workers import WorkersVectorEnv
+from seed_rl.errors import Failure
 
 _log = logging.getLogger(__name__)
 
 _TICKS = 20  # looks in the time after which an environment counts as hanging
-_LONGER = {"step": 1, "reset": 10}  # the first reset may load or compile levels
+_LONGER = {"step": 1, "reset": 10, "make": 30}  # which may load or compile levels
 _AGAIN = 10  # times the limit until a hanging environment is named again
 
 
@@ -39,7 +42,7 @@ class Watch:
         self._stopped.set()
 
     def call(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Make a call named `what`, `step` or `reset`, which may hang."""
+        """Make a call named `what`, `step`, `reset` or `make`, which may hang."""
         thread = threading.get_ident()
         self._calls[thread] = (what, next(self._numbers))
         try:
@@ -69,6 +72,13 @@ class Watch:
         _log.error("%s", sentence)
         _log.info("it is here:\n%s", "".join(traceback.format_stack(frame)))
         self._on_hang(sentence)
+
+
+def end_process() -> None:
+    """End this process at once, with the processes of its environments: a thread that hangs can't be ended."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    os._exit(Failure.exit_code)
 
 
 def _whose_turn(frame: FrameType | None) -> str:

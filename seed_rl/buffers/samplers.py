@@ -28,6 +28,8 @@ class Sample(NamedTuple):
     """int32 [B]: slots of the store, possibly repeated."""
     weights: np.ndarray
     """float32 [B]: importance weights for the loss; the largest is 1."""
+    scale: float = 1.0
+    """The largest weight before all were divided by it, by which those of several replays compare."""
 
 
 class Sampler(abc.ABC):
@@ -182,9 +184,10 @@ class PrioritizedSampler(Sampler):
         total = self._tree.total
         places = self._tree.find(self.generator.random(count) * total)
         probabilities = self._tree.get(places) / total
-        # The smallest probability has the largest weight; N cancels.
-        weights = (probabilities / np.min(probabilities)) ** -self.importance_exponent
-        return Sample(self._order[places], weights.astype(np.float32))
+        # The smallest probability has the largest weight.
+        least, exponent = np.min(probabilities), -self.importance_exponent
+        weights = (probabilities / least) ** exponent
+        return Sample(self._order[places], weights.astype(np.float32), float((len(self) * least) ** exponent))
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         super()._set(slots, priorities)

@@ -122,7 +122,7 @@ def _runs(place: str) -> list[RecordedRun]:
         ):
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
         stem = os.path.splitext(os.path.join(os.curdir, place))[0]
-        series = stem.rpartition("seed=")[0] or stem
+        series = re.sub(r"[-_. ]*seed=\d+", "", stem)
         return [RecordedRun(place, rows, None, series.rstrip("_-. "))]
     with opening(place, "") as directory:
         files = files_in(directory)

@@ -32,6 +32,8 @@ MAY_CHANGE = (
 )
 """Settings that affect what is learned from a frame by rounding at most: they may change when a run is resumed, and
 differ between learners of one run."""
+_EVALUATED = ("actors.eval_options", "actors.greedy_evaluation")
+"""Settings below `actors.` on which scores depend."""
 
 _AGENTS = "agents/"
 # Settings of networks and data that come with a new agent; `load` keeps the others.
@@ -94,10 +96,12 @@ def _read(
 
 def _change_agent(name: str) -> None:
     """Read the gin file of an agent; task, network and number of environments stay as in the files read before."""
-    old = _agent()
+    old, reserved = _agent(), gin.get_bindings("Actors").get("num_eval_envs")
     if type(old).__name__.lower() == name:
         return
     _parse(gin.parse_config_file, find_config(_AGENTS + name))
+    if reserved:
+        gin.bind_parameter("Actors.num_eval_envs", reserved)
     new = _agent()
     if not new.learns_from_replay:
         bound = gin.get_bindings("Experiment", resolve_references=False)
@@ -154,7 +158,7 @@ def _refuse_unused_groups(gin_params: Sequence[str], experiment: Experiment) -> 
 
 def _quote(binding: str) -> str:
     """Quote the value of a binding if it is a bare word, a number such as 300k or a JSON object."""
-    match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*|[\d_.]+[kMG]|\{.*\})\s*", binding)
+    match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z/][\w./:-]*|[\d_.]+[kmgKMG]|\{.*\})\s*", binding)
     return f"{match[1]} = {match[2]!r}" if match and match[2] not in ("True", "False", "None") else binding
 
 
@@ -219,7 +223,7 @@ def differences(experiment: Experiment, saved: Mapping[str, Any], place: str = "
     return [
         f"{name} was {short_repr(saved[name])} and is now {short_repr(current[name])}{why.get(name, '')}"
         for name in current
-        if name in saved and saved[name] != current[name] and not name.startswith(free)
+        if name in saved and saved[name] != current[name] and (name.startswith(_EVALUATED) or not name.startswith(free))
     ]
 
 

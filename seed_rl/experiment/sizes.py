@@ -60,15 +60,16 @@ class Sizes:
     def of(cls, experiment: Experiment, agent: Agent, num_devices: int = 1, num_hosts: int = 1) -> Self:
         """Compute the sizes for an experiment with `num_devices` inference devices on each of `num_hosts` learners.
 
-        These have their own environments and an equal part of each batch.
+        These have their own environments and an equal part of each batch and of the replay.
         """
         actors, replay = experiment.actors, experiment.replay
-        batch_size = experiment.batch_size // (num_devices * num_hosts)
+        parts = num_devices * num_hosts
+        batch_size = experiment.batch_size // parts
         max_batch = min(experiment.inference.max_batch_size, -(-actors.num_envs // num_devices))
         new_unrolls = batch_size / (1.0 if replay is None else replay.ratio)
         queue_capacity = math.ceil(min(batch_size, new_unrolls))
-        min_size = 0 if replay is None else -(-replay.min_size // num_devices)
-        capacity = 0 if replay is None else max(min_size, replay.capacity // num_devices)
+        min_size = 0 if replay is None else -(-replay.min_size // parts)
+        capacity = 0 if replay is None else max(min_size, replay.capacity // parts)
         unrolls_per_env = -(-(agent.length - 1) // agent.unroll_length)
         recorded_envs = -(-actors.num_training_envs // num_devices)
         in_progress = recorded_envs * unrolls_per_env

@@ -5,12 +5,13 @@ return, and `frames-<n>.npz`, written after each multiple of `Logs.keep_every_fr
 """
 
 import contextlib
+import functools
 import logging
 import math
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class Saver:
         self._directory = os.path.join(logdir, "checkpoints")
         os.makedirs(self._directory, exist_ok=True)
         self._logs, self._variables, self._progress = logs, variables, progress
-        self._best, self._kept = -math.inf, 0
+        self._best, self._kept, self._passed = -math.inf, 0, 0
         self._snapshot: ReplaySource | None = None
         self._no_checkpoints = Outage("checkpoints", "training continues, with retries", _log)
         self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
@@ -57,7 +58,7 @@ class Saver:
         checkpoints.assign(self._variables, arrays, path)
         with explaining(CheckpointError, f"{path} is of another version of seed_rl", Exception):
             self._progress.set_state(state)
-        self._kept = self._multiples()
+        self._kept = self._passed = self._multiples()
         return path
 
     def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
@@ -82,21 +83,27 @@ class Saver:
     def save_if_due(self) -> None:
         """Write the checkpoints that are due: the newest, the best and one to keep for good; log a failed write."""
         evaluation, multiples = self._progress.new_evaluation(), self._multiples()
-        is_best, is_due = evaluation is not None and evaluation > self._best, time.monotonic() >= self._due
-        if not (is_best or is_due or multiples > self._kept):
-            return  # nothing to write: no evidence that an outage is over
-        with self._no_checkpoints.tolerating():
-            if evaluation is not None and is_best:
-                self._write(checkpoints.BEST, evaluation=evaluation)
-                self._best = evaluation
-                _log.info("evaluation return %.6g, the best so far, is kept in %s", evaluation, checkpoints.BEST)
-            if multiples > self._kept:
-                self._write(f"frames-{multiples * self._logs.keep_every_frames:012d}.npz")
-                self._kept = multiples
-            if is_due:
-                self.save()
+        is_due, has_passed = time.monotonic() >= self._due, multiples > self._passed
+        self._passed = multiples
+        writes: list[Callable[[], None]] = [self.save] if is_due else []
+        if evaluation is not None and evaluation > self._best:
+            writes.append(functools.partial(self._save_best, evaluation))
+        if multiples > self._kept and (has_passed or is_due):
+            writes.append(functools.partial(self._keep, multiples))
+        for write in writes:
+            with self._no_checkpoints.tolerating():
+                write()
         if is_due:
             self.begin()
+
+    def _save_best(self, evaluation: float) -> None:
+        self._write(checkpoints.BEST, evaluation=evaluation)
+        self._best = evaluation
+        _log.info("evaluation return %.6g, the best so far, is kept in %s", evaluation, checkpoints.BEST)
+
+    def _keep(self, multiples: int) -> None:
+        self._write(f"frames-{multiples * self._logs.keep_every_frames:012d}.npz")
+        self._kept = multiples
 
     def _multiples(self) -> int:
         """Return how many multiples of `Logs.keep_every_frames` the run has passed; 0 if no checkpoints are kept."""

@@ -35,6 +35,8 @@ class Batch(NamedTuple):
     """int64 [B]: number of learner updates at the start of each unroll."""
     importance_weights: np.ndarray
     """float32 [B]; ones without a prioritized replay."""
+    weight_scale: float = 1.0
+    """The `Sample.scale` of the weights."""
 
 
 class Source(abc.ABC):
@@ -56,6 +58,10 @@ class Source(abc.ABC):
 
     def write_back(self, priorities: np.ndarray) -> None:  # noqa: B027 (without a replay the unrolls are gone)
         """Take the priorities of the last batch after its update, float32 [B]; empty if the agent gives none."""
+
+    def is_over(self, here: bool) -> bool:
+        """Return whether the run is over, given whether it is for this learner; asked once, after the last batch."""
+        return here
 
     def gauges(self) -> dict[str, float]:
         """Return the metrics of the source."""
@@ -150,10 +156,10 @@ class ReplaySource(Source):
 
     def draw(self) -> Batch:
         """Draw a batch from the present content."""
-        slots, weights = self.sampler.sample(self.sizes.batch_size)
+        slots, weights, scale = self.sampler.sample(self.sizes.batch_size)
         self._drawn += 1
         self._last_slots = slots
-        return Batch(self.read(self.unrolls.at(slots)), self.unrolls.pool.versions[slots], weights)
+        return Batch(self.read(self.unrolls.at(slots)), self.unrolls.pool.versions[slots], weights, scale)
 
     def write_back(self, priorities: np.ndarray) -> None:
         if len(priorities):  # of sequences that are all still in the replay
@@ -224,10 +230,12 @@ class JoinedSource(Source):
         if len(batches) < len(self._sources):
             return None
         self._batches = [None] * len(self._sources)
+        scale = max(batch.weight_scale for batch in batches)
         return Batch(
             [part for batch in batches for part in batch.parts],
             np.concatenate([batch.versions for batch in batches]),
-            np.concatenate([batch.importance_weights for batch in batches]),
+            np.concatenate([batch.importance_weights * np.float32(batch.weight_scale / scale) for batch in batches]),
+            scale,
         )
 
     def write_back(self, priorities: np.ndarray) -> None:

@@ -62,7 +62,7 @@ class TrunkConfig(Settings):
     """Number of images that the torso sees, stacked on the learner's device; 1: only the current one."""
     kernel_initializer: Initializer = "glorot_uniform"
     """Keras initializer of the convolutions and the dense layers; `he_normal` preserves the scale of activations
-    through ReLUs, and learns faster in the shallow network; `orthogonal` (gain sqrt(2)) is PPO's."""
+    through ReLUs, and learns faster in the shallow network; `orthogonal` (gain sqrt(2), in R2D2's heads 1) is PPO's."""
     layer_norm: LayerNorm = "none"
     """Layer normalisation (arXiv:1607.06450) in the torsos. `features`: before their last ReLU, which bounds the inputs
     of the heads, so that no single optimizer step can ruin policy and value; `all`: before every ReLU and after the

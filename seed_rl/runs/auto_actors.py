@@ -10,7 +10,7 @@ import time
 
 import psutil
 
-from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of
 from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.system.files import explaining
@@ -35,7 +35,9 @@ def with_actors(experiment: Experiment) -> Experiment:
     groups evaluate, their size stays, and there may be fewer environments.
     """
     actors, env = experiment.actors, experiment.env
-    rate, env_bytes = _measure(experiment)
+    size = env.players * max(1, min(actors.envs_per_group, _MEASURED_ENVS) // env.players)
+    with explaining(ConfigError, "the environments can't be measured here, give a number of actors", CannotBuild):
+        rate, env_bytes = measure(env, size)
     here = cores()
     learned = math.inf if has_tpu() or glob.glob("/dev/nvidia[0-9]*") else here * _LEARNED_PER_CORE
     evaluates = experiment.eval_env != env  # in whole groups, whose size stays
@@ -61,16 +63,16 @@ def with_actors(experiment: Experiment) -> Experiment:
     return dataclasses.replace(experiment, actors=chosen)
 
 
-def _measure(experiment: Experiment) -> tuple[float, int]:
-    """Measure agent steps/s of environments on one core, and the memory of one, bytes."""
-    env, players = experiment.env, experiment.env.players
-    size = players * max(1, min(experiment.actors.envs_per_group, _MEASURED_ENVS) // players)
+def measure(env: EnvConfig, size: int) -> tuple[float, int]:
+    """Measure agent steps/s that a core makes in a group of environments, and the memory of one, bytes.
+
+    Resets count like steps, and processes and threads of the environments by the CPU time that they use. Raises
+    CannotBuild if the environments can't be made here.
+    """
     process = psutil.Process()
     before = process.memory_info().rss
-    with explaining(ConfigError, "the environments can't be measured here, give a number of actors", CannotBuild):
-        made = env.make(size)
-    with contextlib.closing(made):
-        outputs = random_play(made, experiment.env_spec())
+    with contextlib.closing(env.make(size)) as made:
+        outputs = random_play(made, spec_of(made))
         next(outputs)
         until, used = time.monotonic() + _SECONDS, _cpu_seconds(process)
         steps = 1 + sum(1 for _ in itertools.takewhile(lambda _: time.monotonic() < until, outputs))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
+from seed_rl.errors import Failure
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import short_repr
 from seed_rl.learner.actor_server import server_of
@@ -83,6 +84,7 @@ class Run:
         self._directory = ""  # local working directory while the run is open
         self._rows: Generator[dict[str, float], None, None] | None = None
         self._cleanup = contextlib.ExitStack()
+        self._has_failed = False  # the caller, in the loop over rows
         for entry in declarations(ENTRY_POINTS):
             entry.load()(self)
 
@@ -109,7 +111,8 @@ class Run:
             self._cleanup = cleanup.pop_all()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        self._has_failed = error is not None
         with contextlib.closing(self._cleanup):
             self._directory = ""
             if self._rows is not None:
@@ -159,6 +162,8 @@ class Run:
             if self.actors == THREADS:  # their environments may import what is hidden from TensorFlow while it loads
                 actors.start(address)
             if not self.meet(stopping):
+                if actors.failed is not None:
+                    raise actors.failed
                 return
             gc.freeze()  # spares the collector the many objects of the imported modules
             cleanup.callback(gc.unfreeze)
@@ -169,13 +174,13 @@ class Run:
                 _log.warning(finished, self.logdir, frames, self.experiment.total_frames)
                 return
             record_configuration(self.experiment, self._directory)
+            is_over = False
 
             def leave(error: type[BaseException] | None, *_: object) -> None:
                 """Close the learner; its actors wait for one that a signal or an error has ended."""
-                asked = stop.is_set() and not (isinstance(stop, StopFlag) and stop.exit_code)
                 learner.service.stop()  # first: it answers on the server's streams
-                over = error is GeneratorExit or (error is None and (learner.finished or asked))
-                server.stop(grace=0.5, over=over)
+                left = error is GeneratorExit and learner.source.is_over(not self._has_failed)
+                server.stop(grace=0.5, over=left or is_over)
 
             cleanup.push(leave)
             if evaluation := self.experiment.actors.num_eval_envs:
@@ -186,6 +191,10 @@ class Run:
             yield from learner.train(stopping, self.on_update)
             if actors.failed is not None:
                 raise actors.failed
+            asked = stop.is_set() and not (isinstance(stop, StopFlag) and stop.exit_code)
+            is_over = learner.source.is_over(learner.finished or asked)
+            if not is_over and not stop.is_set():
+                raise Failure("another learner host was interrupted: start all again, and they continue")
             frames, updates = learner.counters.env_frames, learner.counters.learner_updates
             _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 

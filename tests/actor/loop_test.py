@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import queue
 import re
 import statistics
 import sys
@@ -134,6 +135,21 @@ def test_a_group_that_hangs_is_named_again_and_again(monkeypatch, caplog):
     sentence = "actor 7: a group of environments has not returned from step for "
     assert caplog.text.count(sentence) >= 2
     assert all(each.startswith(sentence) for each in named)
+
+
+def test_environments_whose_construction_hangs_are_named(monkeypatch):
+    released = threading.Event()
+
+    class Stuck(CountingVectorEnv):
+        def __init__(self, *arguments):
+            assert released.wait(within(60))
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(counting, "CountingVectorEnv", Stuck)
+    named = queue.SimpleQueue()
+    with running(Actor(Client, hang_timeout=0.02, on_hang=named.put)):
+        assert "has not returned from make for " in named.get(timeout=within(60))
+        released.set()
 
 
 def test_a_call_of_many_looks_is_not_named_before_the_limit():

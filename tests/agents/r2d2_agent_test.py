@@ -129,6 +129,18 @@ def test_initial_priorities_are_computed_from_the_values_recorded_while_acting()
     np.testing.assert_allclose(priorities, sequence_priorities(errors, env_output.last[:-1], 0.2), rtol=1e-4)
 
 
+@pytest.mark.parametrize("munchausen", [0.0, 0.9])
+def test_initial_priorities_are_those_of_the_loss_while_both_networks_are_equal(munchausen):
+    agent = build(dataclasses.replace(SMALL, munchausen=munchausen, value_rescaling=False, core="none", burn_in=0))
+    rng = np.random.default_rng(0)
+    for weight in agent.model.trainable_variables:
+        weight.assign(0.3 * rng.standard_normal(weight.shape))
+    agent.after_update(agent._config.target_update_period)
+    unroll = acted_unroll(agent, B)
+    learned = agent.loss(unroll, tf.ones([B])).priorities
+    np.testing.assert_allclose(agent.initial_priorities(unroll), learned, rtol=1e-3)
+
+
 def act_once(agent, env_ids, seed=0):
     """One step in a fresh episode of as many different situations; actions and behaviour."""
     rng, count = np.random.default_rng(0), len(env_ids)

@@ -30,7 +30,7 @@ class NaiveReplay:
     def weights(self, slots):
         probabilities = self.probabilities()
         weights = [(len(self.inside) * probabilities[slot]) ** -self.beta for slot in slots]
-        return [weight / max(weights) for weight in weights]
+        return [weight / max(weights) for weight in weights], max(weights)
 
 
 def prioritized(capacity, num_slots, alpha=0.9, beta=0.6, seed=0):
@@ -65,8 +65,10 @@ def test_samplers_equal_a_naive_twin(make, capacity, alpha, beta):
         if not twin.inside:
             continue
         sample = sampler.sample(12)
-        assert [array.dtype for array in sample] == [np.int32, np.float32]
-        np.testing.assert_allclose(sample.weights, twin.weights(sample.slots), rtol=1e-6)
+        assert (sample.slots.dtype, sample.weights.dtype) == (np.int32, np.float32)
+        weights, scale = twin.weights(sample.slots)
+        np.testing.assert_allclose(sample.weights, weights, rtol=1e-6)
+        assert sample.scale == pytest.approx(scale)
         assert sample.weights.max() == 1
         priorities = rng.exponential(size=12) * (rng.random(12) < 0.8)
         sampler.update(sample.slots, priorities)  # some slots more than once: the last priority counts

@@ -17,7 +17,7 @@ from tests.cli.display_test import ROW
 class Rows:
     """A run that yields rows of metrics until it is asked to end."""
 
-    experiment, logdir, learners = config_files.load("catch/vtrace"), "runs/catch", 1
+    experiment, logdir, index, learners = config_files.load("catch/vtrace"), "runs/catch", 0, 1
     returns = (0.9, -0.5, 0.25, 0.5)
 
     def __enter__(self):

@@ -144,6 +144,7 @@ def test_run_local_starts_the_experiment_in_its_images(script, secrets, has_no_s
         assert f"--build-arg=IMAGE={kind if kind in ('cpu', 'gpu') else 'actor'} --build-arg=EXTRA={extra} " in built
     (up,) = (call for call in done if "up" in call["command"])
     assert up["command"][-4:] == ["up", "--detach", "--scale", "actor=3"]
+    assert re.fullmatch(r"--project-name=seed_rl-\w{12}", up["command"][2]), "two runs are two projects"
     assert (str(ROOT / "docker/compose.gpu.yaml") in up["command"]) == gpu
     services = compose(up["variables"])
     assert [services[name]["image"] for name in ("learner", "actor")] == [f"seed_rl-{name}:latest" for name in images]

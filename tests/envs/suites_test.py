@@ -205,6 +205,7 @@ def test_scores_are_those_of_the_published_formula():
     for train, test in TEST_TWINS.items():
         assert DMLab(train).human_normalised(5.0) == DMLab(test, held_out=True).human_normalised(5.0)
     assert Atari("pong").human_normalised(19.5) == pytest.approx(100 * (19.5 + 20.7) / 35.3)
+    assert Atari("pong", terminal_on_life_loss=True).human_normalised(19.5) is None, "the return of a life"
     assert Atari("breakout").human_normalised(400.0) == pytest.approx(1382.986, abs=1e-3)
     assert DMLab("rooms_watermaze").human_normalised(30.0) == pytest.approx(100 * (30 - 4.065) / (54 - 4.065))
     assert DMLab("contributed/dmlab30/rooms_watermaze").human_normalised(54.0) == pytest.approx(100)

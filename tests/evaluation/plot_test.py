@@ -98,7 +98,7 @@ def test_tables_are_curves_and_those_of_several_seeds_are_one(tmp_path, monkeypa
         text = "env_frames,seconds,episode_return\n10,1.0,\n20,2.0,5.0\n30,3.0,6.0\n"
         path.write_text(text, encoding="utf-8-sig")  # as spreadsheets write it
     runs = runs_with_returns([f"{tmp_path}/{table}.csv" for table in tables])
-    assert [name for name, _ in group_runs(runs)] == ["pong/metrics", "pong_84/fast (2 seeds)", "pong_84/slow"]
+    assert [name for name, _ in group_runs(runs)] == ["pong/metrics", "pong_84/fast_4f (2 seeds)", "pong_84/slow_4f"]
     np.testing.assert_array_equal(runs[0].points("env_frames", "episode_return"), [[20, 5], [30, 6]])
     monkeypatch.chdir(tmp_path)
     assert len(group_runs(runs_with_returns(["seed=1.csv", "seed=2.csv"]))) == 1

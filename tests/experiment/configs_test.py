@@ -52,6 +52,9 @@ def test_length_speed_and_placement_may_change_when_a_run_is_resumed_and_nothing
         "optimizer.schedule was 'constant' and is now 'linear'",
         "total_frames was 100000 and is now 9000000 (the linear schedule of the learning rate depends on it)",
     ]
+    harder = config_files.load(["catch/r2d2"], ["Actors.num_eval_envs = 16", 'Actors.eval_options = {"rows": 12}'])
+    (difference,) = config_files.differences_from_saved(harder, str(tmp_path))
+    assert difference.startswith("actors.eval_options was "), "its scores would be compared with the earlier ones"
     other = config_files.load(["memory/r2d2"])
     assert "env was 'Catch' and is now 'Memory'" in config_files.differences_from_saved(other, str(tmp_path))
     vtrace = ["import seed_rl.agents.vtrace", "Experiment.replay = None", "Experiment.agent = @VTrace()"]
@@ -118,6 +121,7 @@ def test_another_agent_keeps_network_and_task_and_brings_its_own_way_of_learning
     assert (after.agent.discount, after.agent.hidden, after.agent.reward_scale) == (0.95, 64, 0.03)
     assert (after.agent.n_steps, after.replay.sampler, after.batch_size) == (3, "uniform", 256)
     assert config_files.load("gym/any", agent="vtrace") == config_files.load("gym/any")
+    assert config_files.load("pettingzoo/connect_four", agent="r2d2").actors.num_eval_envs == 16, "as before"
     assert config_files.load("dmlab/small", agent="pqn").batch_size == 8, "a multiple of PQN's minibatches"
 
 
@@ -197,7 +201,7 @@ def test_evaluation_environments_have_the_others_settings_but_those_that_are_the
 
 
 def test_bindings_may_be_written_as_on_a_command_line():
-    bindings = ["Experiment.total_frames = 300k", 'Gym.options={"g": 1, "h": false}', "Replay.capacity='2m'"]
+    bindings = ["Experiment.total_frames = 300k", 'Gym.options={"g": 1, "h": false}', "Replay.capacity=2m"]
     loaded = config_files.load("gym/sac_pendulum", bindings)
     assert (loaded.total_frames, loaded.replay.capacity) == (300_000, 2_000_000)
     assert loaded.env.options == '{"g": 1, "h": false}'

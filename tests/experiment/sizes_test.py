@@ -47,6 +47,8 @@ def test_sizes_on_policy():
     # one in progress per environment, a full queue, those finished by one more act step, and a batch
     assert (found.queue_capacity, found.num_slots) == (8, 30 + 8 + 20 + 8)
     assert found.num_places == found.num_slots * 21
+    replayed = [sizes(REPLAYED, 8, REPLAY, **each) for each in ({"num_devices": 2}, {"num_hosts": 2})]
+    assert len({(each.replay_capacity, each.replay_min_size) for each in replayed}) == 1, "hosts share it as devices do"
     of_two_hosts = sizes(ON_POLICY, 8, num_devices=2, num_hosts=2, max_batch_size=6)
     assert (of_two_hosts.act_batches, of_two_hosts.batch_size) == ((2, 3, 6), 2)
     assert (of_two_hosts.queue_capacity, of_two_hosts.num_slots) == (2, 15 + 2 + 6 + 2)

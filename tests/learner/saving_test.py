@@ -148,6 +148,26 @@ def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, cloc
     assert run.files == [CHECKPOINT(0)]
 
 
+def test_a_checkpoint_to_keep_that_cannot_be_written_is_tried_again_when_one_is_due(tmp_path, clock, monkeypatch):
+    run, tried, write = Run(tmp_path, keep_every_frames=100), [], checkpoints.write
+
+    def fail(path, *content):
+        tried.append(os.path.basename(path))
+        if len(tried) < 3:
+            raise OSError(28, "No space left on device")
+        write(path, *content)
+
+    monkeypatch.setattr(saving.checkpoints, "write", fail)
+    for frames in (110, 120, 130):
+        run.learn(frames)
+    assert tried == ["frames-000000000100.npz"], "not at each update"
+    clock.now += 10
+    run.learn(140)
+    clock.now += 10
+    run.learn(150)
+    assert run.files == [CHECKPOINT(150), "frames-000000000100.npz"]
+
+
 def test_a_snapshot_is_saved_and_restored_with_its_checkpoint_and_without_it_the_replay_starts_empty(tmp_path, caplog):
     first = Run(tmp_path, updates=7)
     first.saver.attach(Content(b"of 7"), restored=False)

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
-from seed_rl.learner.sources import JoinedSource, new_source
+from seed_rl.learner.sources import Batch, JoinedSource, new_source
 from seed_rl.system.archives import Archive, BadArchive, writing
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
@@ -287,6 +288,16 @@ def test_a_file_that_is_no_snapshot_is_refused(changes, saved):
                 add(name, array)
     with pytest.raises(BadArchive, match="it is not of such a replay: "):
         Rig(4, SAVED).source.restore(odd)
+
+
+def test_weights_from_several_replays_are_of_one_batch():
+    def source(scale):
+        batch = Batch(["part"], np.zeros(2), np.array([1, 0.5], np.float32), scale)
+        return SimpleNamespace(next=lambda timeout: batch, taken=2, ends=0)
+
+    joined = JoinedSource([source(0.5), source(2.0)])
+    assert joined.next(0) is None
+    assert joined.next(0).importance_weights.tolist() == [0.25, 0.125, 1, 0.5]
 
 
 def test_a_joined_batch_is_made_of_one_of_each_device_in_order():

@@ -23,7 +23,7 @@ def test_actors_share_the_environments(cores, rate, memory, actors, envs_per_gro
     monkeypatch.setattr(glob, "glob", lambda pattern: [])  # no accelerator
     monkeypatch.setattr(auto_actors, "cores", lambda: cores)
     monkeypatch.setattr(auto_actors, "free_host_memory", lambda: memory)
-    monkeypatch.setattr(auto_actors, "_measure", lambda experiment: (rate, 1 << 20))
+    monkeypatch.setattr(auto_actors, "measure", lambda env, size: (rate, 1 << 20))
     asked = dataclasses.replace(small_catch.actors, groups_per_actor=2, envs_per_group=16)
     inference = dataclasses.replace(small_catch.inference, max_batch_size=32)
     asking = dataclasses.replace(small_catch, actors=asked, batch_size=16, inference=inference)

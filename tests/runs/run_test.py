@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -93,6 +94,25 @@ def test_weights_beyond_help_end_a_run_with_its_error_and_no_checkpoint(small_ca
             list(run.train())
     assert over == [False]
     assert not [*tmp_path.glob("checkpoints/*.npz")]
+
+
+def test_an_error_of_the_caller_does_not_tell_actors_that_the_run_is_over(small_catch, tmp_path, over):
+    def fail():
+        with Run(dataclasses.replace(small_catch, total_frames=10**9), str(tmp_path), actors=THREADS) as run:
+            for _ in run.train():
+                raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        fail()
+    assert over == [False]
+
+
+def test_actors_that_fail_while_a_run_waits_for_others_are_its_error(small_catch, tmp_path):
+    failed = SimpleNamespace(failed=ActorFailed("no such game"), start=lambda address: None, stop=lambda: None)
+    with Run(small_catch, str(tmp_path), actors=lambda logs: failed) as run:
+        run.meet = lambda stop: not stop.is_set()
+        with pytest.raises(ActorFailed, match="no such game"):
+            list(run.train())
 
 
 def test_ctrl_c_in_a_program_saves_a_checkpoint(small_catch, tmp_path, over):

@@ -1,15 +1,13 @@
 """The command that runs an actor."""
 
 import logging
-import multiprocessing
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from seed_rl.actor.loop import Actor
+from seed_rl.actor.watch import end_process
 from seed_rl.cli import flags
 from seed_rl.cli.flags import command
-from seed_rl.errors import Failure
 from seed_rl.system.signals import signals, stop_with_parent
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
@@ -66,8 +64,5 @@ def actor(values: flags.FlagValues) -> int:
 
 
 def _end(sentence: str) -> None:
-    """End this process at once, with the processes of its environments: a thread that hangs can't be ended."""
-    for child in multiprocessing.active_children():
-        child.kill()
     print(f"seed_rl actor: {sentence}", file=sys.stderr, flush=True)
-    os._exit(Failure.exit_code)
+    end_process()

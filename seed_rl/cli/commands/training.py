@@ -93,12 +93,13 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
 
 
 def _train(values: flags.FlagValues, run: Run) -> int:
-    target = math.nan if values.target_return is None else values.target_return  # no comparison with nan is true
     best, row = -math.inf, dict[str, float]()
     with contextlib.ExitStack() as options:
         for option in OPTIONS:
             options.enter_context(option.apply(values, run))
         with signals() as stopped:
+            # The first of several learners decides. No comparison with nan is true.
+            target = math.nan if values.target_return is None or run.index else values.target_return
             replay = run.experiment.replay
             # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
             if run.learners == 1 and not (replay and replay.snapshot):
@@ -108,13 +109,12 @@ def _train(values: flags.FlagValues, run: Run) -> int:
             with (
                 run,
                 RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # on the error stream of `run`
-                contextlib.closing(run.train(stopped)) as rows,
             ):
                 if values.max_minutes is not None:
                     timer = threading.Timer(min(60 * values.max_minutes, threading.TIMEOUT_MAX), stopped.set)
                     timer.daemon = True
                     timer.start()
-                for row in rows:
+                for row in run.train(stopped):
                     progress.show(row)
                     best = max(best, settled_return(row, run.experiment.score))
                     if best >= target:
@@ -125,7 +125,7 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         _say(f"stopped; the same command continues the run in {run.logdir}")
     elif best >= target:
         _say(f"a mean return of {best:g} is reached")
-    elif values.target_return is not None:
+    elif not math.isnan(target):
         prefix = run.experiment.score.removesuffix("episode_return")
         ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
         how_far = f"{ended} had ended, too few for a mean return"

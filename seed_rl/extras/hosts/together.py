@@ -10,7 +10,7 @@ import numpy as np
 
 from seed_rl.experiment import Experiment
 from seed_rl.extras.hosts.collectives import Link, connect
-from seed_rl.extras.hosts.hosts import Hosts
+from seed_rl.extras.hosts.hosts import HostLost, Hosts
 from seed_rl.learner.gradients import Reduction
 from seed_rl.learner.progress import Counters
 from seed_rl.learner.replicas import Replicas
@@ -130,6 +130,13 @@ class HostSource(Source):
     def write_back(self, priorities: np.ndarray) -> None:
         self._source.write_back(priorities)
 
+    def is_over(self, here: bool) -> bool:
+        """Return whether it is for one of the hosts; of those that are left, if one is gone meanwhile."""
+        try:
+            return bool(self._link.sum(np.array([here], np.int32)).any())
+        except HostLost:
+            return here
+
     def gauges(self) -> dict[str, float]:
         return self._source.gauges()
 
@@ -150,7 +157,7 @@ class HostSaver(Saver):
         with super().last_checkpoint():
             try:
                 yield
-            except (GeneratorExit, KeyboardInterrupt):
+            except GeneratorExit:  # at a yield; in the middle of an update, the others wait elsewhere
                 self._link.leave()
                 raise
 

@@ -10,13 +10,12 @@ Rates are in agent steps per second. The learner is as fast as its slowest part:
 
 An actor's core keeps its share of the learner's rate if its other groups step for at least as long as one group waits
 for its actions: a round trip and two act steps, the one that is running and its own. Left out are evaluation
-environments, resets that take longer than a step, averaging gradients, and other load on the machines.
+environments, averaging gradients, and other load on the machines.
 
 The server's thread and the lock limit a process. If its accelerators can do more, they need several processes, even
 on one machine: each is a learner host with a share of the accelerators.
 """
 
-import contextlib
 import dataclasses
 import math
 import textwrap
@@ -29,14 +28,15 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.envs.base import CannotBuild
-from seed_rl.envs.vector.steps import random_play
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.act_step import Staging
 from seed_rl.inference.acting import Acting
 from seed_rl.learner.device_split import DeviceSplit, split_devices
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.runs.auto_actors import measure
 from seed_rl.system import devices
+from seed_rl.system.files import explaining
 from seed_rl.system.machine import cores
 from seed_rl.transport.codec import StepCodec
 from seed_rl.types import Unroll
@@ -97,15 +97,10 @@ def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float |
 
 
 def env_steps(experiment: Experiment) -> tuple[float, str]:
-    """Measure agent steps/s of a group of environments with random actions, and describe the source."""
-    size = experiment.actors.envs_per_group
-    try:
-        env = experiment.env.make(size)
-    except CannotBuild as error:
-        raise ConfigError(f"the environments can't be measured here: {error}; give --env_steps") from error
-    with contextlib.closing(env):
-        outputs = random_play(env, experiment.env_spec())
-        return size / _duration(lambda: next(outputs)), "measured here"
+    """Measure agent steps/s of a group of environments with random actions on a core, and describe the source."""
+    with explaining(ConfigError, "the environments can't be measured here; give --env_steps", CannotBuild):
+        rate, _ = measure(experiment.env, experiment.actors.envs_per_group)
+    return rate, "measured here"
 
 
 def act_ms(experiment: Experiment, agent: Agent, batch: int) -> tuple[float, str]:

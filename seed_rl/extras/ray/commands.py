@@ -61,7 +61,7 @@ def _on_ray(values: flags.FlagValues, run: Run) -> Iterator[None]:
         own = run.security
         security = ClientSecurity(own.certificate, own.token, own.insecure, values.tls_server_name)
         settings = values.min_actors, values.actor_cpus, security, (type(env).__module__, *modules)
-        run.actors = lambda logs: RayActors(actors.num_actors, logs, *settings)
+        run.actors = lambda logs: RayActors(actors.num_actors, logs, *settings, actors.hang_timeout_s)
         if run.index == 0:
             run.changes.append(lambda assembly: with_gauges(assembly, run.logdir))
         yield

@@ -17,6 +17,7 @@ from typing import Any
 import ray
 
 from seed_rl.actor.loop import Actor
+from seed_rl.actor.watch import end_process
 from seed_rl.envs.base import CannotBuild
 from seed_rl.extras.ray.cluster import PATIENCE_SECONDS, SLOW_SECONDS, first_line, why_it_cannot_start
 from seed_rl.runs.fleet import MAX_FAILURES, STABLE_SECONDS, ActorFailed, Fleet
@@ -40,14 +41,20 @@ class RayActor:
     _actor: Actor
 
     def run(
-        self, address: str, security: ClientSecurity, modules: tuple[str, ...], directory: str, log_level: int
+        self,
+        address: str,
+        security: ClientSecurity,
+        modules: tuple[str, ...],
+        directory: str,
+        log_level: int,
+        hang_timeout: float,
     ) -> Iterator[str]:
         """Act until `stop`; yield a description of this process, then lines of its log.
 
         Credentials are passed here because Ray stores the arguments of constructors. The `modules` of the environments
         are looked for in the learner's working `directory` last; a missing one is CannotBuild. Else see `Actor.run`.
         """
-        self._actor = Actor(lambda: LearnerClient(address, security))
+        self._actor = Actor(lambda: LearnerClient(address, security), hang_timeout=hang_timeout, on_hang=self._end)
         sys.path.append(directory)
         node = ray.get_runtime_context().get_node_id()
         here = f"{ray.util.get_node_ip_address()} ({node[:8]}) process {os.getpid()}"
@@ -73,6 +80,11 @@ class RayActor:
             with explaining(CannotBuild, f"{module} can't be imported on {here}", ImportError):
                 importlib.import_module(module)
         self._actor.run()
+
+    def _end(self, sentence: str) -> None:
+        """End this process, which Ray starts again, after a time in which the lines of its log are sent."""
+        time.sleep(2 * _POLL_SECONDS)
+        end_process()
 
     def stop(self) -> None:
         """Make `run` return soon, once it has yielded something."""
@@ -104,6 +116,7 @@ class RayActors(Fleet):
     num_cpus: float  # CPUs that Ray reserves per actor
     security: ClientSecurity
     modules: tuple[str, ...]  # module that registers the environment suite, and modules that the environments need
+    hang_timeout: float = 60.0  # seconds after which a step hangs
 
     def __post_init__(self) -> None:
         self._address = ""
@@ -160,7 +173,7 @@ class RayActors(Fleet):
     def _call(self, member: _Member) -> None:
         call = member.handle.run.options(num_returns="streaming", max_task_retries=0)
         level = logging.getLogger().level
-        stream = call.remote(self._address, self.security, self.modules, os.getcwd(), level)
+        stream = call.remote(self._address, self.security, self.modules, os.getcwd(), level, self.hang_timeout)
         self._members[stream] = member
 
     def _listen(self) -> None:

@@ -50,7 +50,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         raise NoPolicy(f"{logdir} is published already: copy the folder")
     experiment, policy = experiment_of(logdir), load_policy(logdir, checkpoint)
     published = without_places(experiment)
-    env, options = published.env, published.env.describe().options
+    env, options = published.eval_env, published.eval_env.describe().options
     with new_directory(directory) as new:
         save_config(experiment, new)  # with the places that the environments need here
         variables = checkpoints.variables_for(policy.agent)

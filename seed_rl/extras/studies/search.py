@@ -22,6 +22,7 @@ from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.extras.studies.runs import Run, Trial, train_all
 from seed_rl.extras.studies.sweep import Study, split_values
 from seed_rl.foreign import printable
+from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import short
 from seed_rl.system.files import explaining, locking
 
@@ -107,7 +108,7 @@ class _Suggested(Run):
 
     def end(self, say: Callable[[str], None]) -> None:
         """Tell Optuna the score, or that the trial was pruned or has failed."""
-        study, curve = self._suggested.study, _scores(self, self._experiment)
+        study, curve = self._suggested.study, _last_score(self, self._experiment)
         if self.is_over():
             frames, score = curve[-1]
             say(f"pruned: {self.title} at {short(frames)} frames, score {score:.2f}")
@@ -120,9 +121,15 @@ class _Suggested(Run):
 
 
 def _scores(run: Run, experiment: Experiment) -> list[tuple[float, float]]:
-    """Return pairs of environment frames and score, one for each row of a run with a finite score."""
-    rows = ((row["env_frames"], row.get(experiment.score, math.nan)) for row in run.rows())
+    """Return pairs of environment frames and score, one for each row of a run with a settled score."""
+    rows = ((row["env_frames"], settled_return(row, experiment.score)) for row in run.rows())
     return [(frames, score) for frames, score in rows if math.isfinite(score)]
+
+
+def _last_score(run: Run, experiment: Experiment) -> list[tuple[float, float]]:
+    """Return the last one of `_scores`; of a run without any, its last score after fewer episodes, or nothing."""
+    few = [(row["env_frames"], row[experiment.score]) for row in run.rows() if experiment.score in row]
+    return (_scores(run, experiment) or few)[-1:]
 
 
 class Search(Study):
@@ -208,7 +215,7 @@ class Search(Study):
     def _row(self, found: FrozenTrial) -> dict[str, Any]:
         trial = self.trial_of(found)
         row = {"trial": found.number, **trial.settings, "state": _STATES[found.state]}
-        for frames, score in _scores(Run(trial, self.arguments, self.directory), self.experiment)[-1:]:
+        for frames, score in _last_score(Run(trial, self.arguments, self.directory), self.experiment):
             row |= {"score": score, "frames": frames}
         return row | {key: text for key, text in found.user_attrs.items() if key == "failure"}
 

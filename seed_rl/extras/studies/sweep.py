@@ -17,6 +17,7 @@ from typing import Any
 from seed_rl.experiment import ConfigError
 from seed_rl.extras.studies.runs import Run, Trial, train_all
 from seed_rl.foreign import short_repr
+from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import columns, duration, short
 from seed_rl.settings import whole_number
 from seed_rl.system.files import explaining
@@ -171,6 +172,7 @@ def _reached(rows: Sequence[dict[str, float]]) -> dict[str, float]:
         reached["hours"] = seconds / 3600
     returns = [row["episode_return"] for row in rows if "episode_return" in row]
     evaluations = [row["eval/episode_return"] for row in rows if "eval/episode_return" in row]
-    if returns:
-        reached |= {"last_return": returns[-1], "best_return": max(returns)}
+    if returns:  # the first means are of short episodes
+        best = max(settled_return(row, "episode_return") for row in rows)
+        reached |= {"last_return": returns[-1], "best_return": best if math.isfinite(best) else returns[-1]}
     return reached | ({"last_evaluation": evaluations[-1]} if evaluations else {})

@@ -9,7 +9,7 @@ import pytest
 from seed_rl.experiment import Experiment, Logs
 from seed_rl.extras.hosts import together
 from seed_rl.extras.hosts.collectives import Link
-from seed_rl.extras.hosts.hosts import Hosts
+from seed_rl.extras.hosts.hosts import HostLost, Hosts
 from seed_rl.extras.hosts.together import HostSaver, HostSource, OtherSaver
 from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.sources import Batch, Source
@@ -94,6 +94,19 @@ def test_hosts_leave_together(leaves, other):
     assert len(link.said) == 2, "they have left already"
 
 
+@pytest.mark.parametrize("others", [[0], [1], []], ids=["interrupted", "over", "gone"])
+def test_a_run_is_over_if_it_is_for_one_host(others, monkeypatch):
+    def total(array):
+        if not others:
+            raise HostLost("gone")
+        return array + others[0]
+
+    source = HostSource(link := ScriptedLink(), Scripted(), Counters(), 4)
+    monkeypatch.setattr(link, "sum", total)
+    assert source.is_over(True)
+    assert source.is_over(False) == (others == [1])
+
+
 @pytest.mark.parametrize("leaving", [GeneratorExit, KeyboardInterrupt, RuntimeError])
 def test_a_host_that_leaves_the_loop_tells_the_others_once_and_only_the_first_writes(leaving, tmp_path):
     progress = Progress(1, np.ones(1, bool))
@@ -102,8 +115,8 @@ def test_a_host_that_leaves_the_loop_tells_the_others_once_and_only_the_first_wr
         saver = kind(link, str(tmp_path), Logs(), {}, progress)
         with pytest.raises(leaving), saver.last_checkpoint():
             raise leaving
-        if leaving is not RuntimeError:
+        if leaving is GeneratorExit:
             link.leave()
-        assert link.said == [(1, 0, 0)] * (leaving is not RuntimeError)
+        assert link.said == [(1, 0, 0)] * (leaving is GeneratorExit), "elsewhere the others aren't about to agree"
         saver.save_if_due()
         assert len([*tmp_path.glob("checkpoints/*.npz")]) == written

@@ -82,7 +82,11 @@ def trained(monkeypatch):
             return 3
         os.makedirs(run.logdir, exist_ok=True)
         for frames in range(0, FRAMES + 1, FRAMES // STEPS):
-            row = {"env_frames": frames, "episode_return": int(settings["Catch.level"]) * frames / FRAMES}
+            row = {
+                "env_frames": frames,
+                "episode_return": int(settings["Catch.level"]) * frames / FRAMES,
+                "episodes": 100,
+            }
             with open(os.path.join(run.logdir, "metrics.jsonl"), "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             if run.is_over() or stopped():
