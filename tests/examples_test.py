@@ -111,7 +111,7 @@ def test_a_sampler_of_ones_own_draws_by_rank(example):
     sampler = sampler_class(replay.sampler)(4, 6, 1, 1.0, 0.5)
     sampler.insert(np.array([0, 1], np.int32), np.array([9.0, 0.1]))
     sampler.insert(np.array([2, 3, 4], np.int32), np.array([1e9, 0.3, 0.2]))  # evicts the first
-    slots, weights = sampler.sample(4000)
+    slots, weights, _ = sampler.sample(4000)
     chances = {2: 12 / 25, 3: 6 / 25, 4: 4 / 25, 1: 3 / 25}
     for slot, chance in chances.items():
         assert np.mean(slots == slot) == pytest.approx(chance, abs=0.03)
