@@ -225,9 +225,10 @@ def r2d2_loss(
     errors = td_errors(q_of_action, bootstrap, env_output, config, terms.bonus[:-1])
     losses = 0.5 * tf.square(errors)
     if config.quantiles:
-        taken, policy = (x[:, :, tf.newaxis] for x in (tf.one_hot(action, tf.shape(q)[-1]), terms.policy))
-        quantiles = q_learning.expected_values(online_q, taken)
-        bootstrap = q_learning.expected_values(target_q, policy) + terms.entropy[..., tf.newaxis]
+        taken = tf.one_hot(action, tf.shape(q)[-1])
+        quantiles = q_learning.expected_values(online_q, taken[:, :, tf.newaxis])
+        bootstrap = q_learning.expected_values(target_q, terms.policy[:, :, tf.newaxis])
+        bootstrap += terms.entropy[..., tf.newaxis]
         losses = quantile_losses(quantiles, bootstrap, env_output, config, terms.bonus[:-1])
     total = tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(losses, axis=0))
     values = _transform(config).inverse(q_of_action[:-1])

@@ -126,11 +126,11 @@ def _train(values: flags.FlagValues, run: Run) -> int:
     elif best >= target:
         _say(f"a mean return of {best:g} is reached")
     elif not math.isnan(target):
-        prefix = run.experiment.score.removesuffix("episode_return")
-        ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
-        how_far = f"{ended} had ended, too few for a mean return"
-        if best > -math.inf:
-            how_far = f"the best mean return is {best:g}"
+        how_far = f"the best mean return is {best:g}"
+        if best == -math.inf:
+            prefix = run.experiment.score.removesuffix("episode_return")
+            ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
+            how_far = f"{ended} had ended, too few for a mean return"
         after = f"{row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
         raise Failure(f"--target_return={target:g} was not reached: after {after}, {how_far}")
     return stopped.exit_code

@@ -69,7 +69,7 @@ def film(
 
     The paths end in .mp4 or .gif, else it is a ValueError; files appear once they are complete, or it is an OSError.
     """
-    hold = max(1, round(fps))
+    hold = max(1, round(fps))  # of the last picture of an episode, for a second
     films: list[_Append] = []
     picture: np.ndarray | None = None
     episode, length, score, was_last = 1, -1, np.zeros(env.num_envs), False

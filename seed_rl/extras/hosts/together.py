@@ -131,7 +131,7 @@ class HostSource(Source):
         self._source.write_back(priorities)
 
     def is_over(self, here: bool) -> bool:
-        """Return whether it is for one of the hosts; of those that are left, if one is gone meanwhile."""
+        """Return whether the run is over for any host; if one is gone meanwhile, whether it is for this one."""
         try:
             return bool(self._link.sum(np.array([here], np.int32)).any())
         except HostLost:
