@@ -20,6 +20,7 @@ from seed_rl.foreign import description_of, short_repr
 
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _NUMERIC = (spaces.Box, *_CHOICES)
+_RESULTS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
 
 
 class Checked(gymnasium.Wrapper):
@@ -40,21 +41,24 @@ class Checked(gymnasium.Wrapper):
             if not isinstance(space := getattr(self.env, part, None), gymnasium.Space):
                 raise CannotBuild(f"{name}: {part} must be a space of Gymnasium, got {short_repr(space)}")
         with self._naming_errors("reset"):
-            self.env = with_masks(self.env)
+            self.env = with_masks(self.env, lambda env: self._whole("reset", env.reset())[1])
         parts = leaves(self.observation_space)
         self._shapes = [(part.path, part.space.shape) for part in parts if isinstance(part.space, _NUMERIC)]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         with self._naming_errors("reset"):
-            observation, _ = self.env.reset(seed=seed, options=options)
+            observation, _ = self._whole("reset", self.env.reset(seed=seed, options=options))
             self._check_first("reset", observation)
+            if not self._has_shapes(observation):
+                self._check("the observation of reset", self.observation_space, observation, EnvironmentFailed)
             return observation, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         try:  # not by a context, which would slow down fast environments
-            observation, reward, terminated, truncated, info = self.env.step(action)
+            result = self.env.step(action)
             if "step" in self._unseen:
-                self._check_first("step", observation)
+                self._check_first("step", self._whole("step", result)[0])
+            observation, reward, terminated, truncated, info = result
             if not self._has_shapes(observation):
                 self._check("the observation of step", self.observation_space, observation, EnvironmentFailed)
             if not isinstance(reward, float):
@@ -67,10 +71,20 @@ class Checked(gymnasium.Wrapper):
             raise failure(f"{self._name} failed in step", error) from error
 
     def _one_number(self, reward: Any) -> float:
-        if (count := np.size(reward)) != 1:
-            remedy = "games of several players belong to the suite PettingZoo: docs/guides/environment.md"
-            raise EnvironmentFailed(f"{self._name}: the reward of step must be one number, got {count}; {remedy}")
-        return float(np.asarray(reward).item())
+        try:
+            return float(np.asarray(reward).item())
+        except (TypeError, ValueError):
+            came = short_repr(reward)
+            if (count := np.size(reward)) > 1:
+                came = f"{count}; games of several players belong to the suite PettingZoo: docs/guides/environment.md"
+            raise EnvironmentFailed(f"{self._name}: the reward of step must be one number, got {came}") from None
+
+    def _whole(self, what: str, result: Any) -> tuple[Any, ...]:
+        if isinstance(result, tuple) and len(result) == _RESULTS[what].count(",") + 1:
+            return result
+        came = f"a tuple of {len(result)}" if isinstance(result, tuple) else _kind_of(result)
+        remedy = "an environment of old Gym runs through Shimmy"
+        raise CannotBuild(f"{self._name}: {what} must return {_RESULTS[what]}, got {came}; {remedy}")
 
     def whose_turn(self) -> str:
         """The name of the environment, for messages."""
@@ -113,9 +127,13 @@ class Checked(gymnasium.Wrapper):
                 return
         except (LookupError, TypeError, ValueError):
             pass
-        is_long = isinstance(value, np.ndarray) and value.size > 3
-        came = f"{value.dtype}{list(value.shape)}" if is_long else short_repr(value)
+        is_short = isinstance(value, np.ndarray) and value.shape == space.shape and value.size < 4
+        came = short_repr(value) if is_short else _kind_of(value)
         raise kind(f"{self._name}: {part} is declared as {short_repr(space)}, but came as {came}")
+
+
+def _kind_of(value: Any) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else short_repr(value)
 
 
 @contextlib.contextmanager

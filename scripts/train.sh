@@ -14,10 +14,8 @@ for argument in "$@"; do
     --logdir=* | -logdir=*) place="${argument#*=}" ;;
     -*) ;;
     *)
-      case $previous in
-        --logdir | -logdir) place="$argument" ;;
-        "" | -- | -*=* | --quiet) config=() ;; # a gin file, not the value of a flag
-      esac
+      [[ $previous != --logdir && $previous != -logdir ]] || place="$argument"
+      [[ $argument != *.gin && ! -f $root/configs/$argument.gin ]] || config=()
       ;;
   esac
   [[ -z $place || ! -e $place/config.json ]] || config=() # a run to continue

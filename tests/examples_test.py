@@ -120,13 +120,19 @@ def test_a_sampler_of_ones_own_draws_by_rank(example):
 
 @pytest.mark.parametrize(("script", "at_the_end"), [("slurm.sh", ""), ("slurm_learner.sh", "cancel 9\n")])
 @pytest.mark.parametrize(
-    ("code", "requeued"), [(128 + signal.SIGUSR1, "requeue 7\n"), (1, "")], ids=["saved", "failed"]
+    ("number", "code", "requeued"),
+    [
+        (signal.SIGUSR1, 128 + signal.SIGUSR1, "requeue 7\n"),
+        (signal.SIGUSR1, 1, ""),
+        (signal.SIGTERM, 128 + signal.SIGTERM, ""),
+    ],
+    ids=["saved", "failed", "cancelled"],
 )
-def test_a_job_of_slurm_passes_its_signal_on_and_is_queued_again_if_that_ended_the_run(
-    tmp_path, code, requeued, script, at_the_end
+def test_a_job_of_slurm_passes_its_signal_on_and_is_queued_again_if_its_time_ended_the_run(
+    tmp_path, number, code, requeued, script, at_the_end
 ):
     for name, text in {
-        "seed_rl": f"trap 'sleep 0.2; exit {code}' USR1; echo started; for n in {{1..600}}; do sleep 0.1; done",
+        "seed_rl": f"trap 'sleep 0.2; exit {code}' {number.name[3:]}; echo started; for n in {{1..600}}; do sleep 0.1; done",
         "scontrol": 'echo "$@"',
         "sbatch": "echo 9",
         "scancel": 'echo cancel "$@"',
@@ -135,7 +141,7 @@ def test_a_job_of_slurm_passes_its_signal_on_and_is_queued_again_if_that_ended_t
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
     with subprocess.Popen(["bash", EXAMPLES / script], env=environment, stdout=-1, text=True) as job:
         assert job.stdout.readline() == "started\n"
-        job.send_signal(signal.SIGUSR1)
+        job.send_signal(number)
         assert job.communicate(timeout=within(20)) == (requeued + at_the_end, None)
     assert job.returncode == code
 

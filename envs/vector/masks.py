@@ -1,6 +1,6 @@
 """Action masks that environments give in `info`, as Gymnasium's own do, or by a method, as for MaskablePPO."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -11,14 +11,16 @@ from seed_rl.envs.spaces import tensors_of
 from seed_rl.envs.vector.wrappers import MASK
 
 
-def with_masks(env: gymnasium.Env) -> gymnasium.Env:
-    """Put an environment's action masks into its observations, where there are any for its choices; resets it."""
+def with_masks(env: gymnasium.Env, reset: Callable[[gymnasium.Env], Any]) -> gymnasium.Env:
+    """Put an environment's action masks into its observations, where there are any for its choices.
+
+    `reset` resets it and returns its `info`.
+    """
     space = env.observation_space
     is_there = isinstance(space, spaces.Dict) and MASK in space.spaces
     if is_there or not isinstance(env.action_space, spaces.Discrete | spaces.MultiDiscrete):
         return env
-    _, info = env.reset()
-    return env if (mask := _mask_of(env, info)) is None else MaskedObservation(env, len(mask))
+    return env if (mask := _mask_of(env, reset(env))) is None else MaskedObservation(env, len(mask))
 
 
 class MaskedObservation(gymnasium.Wrapper):

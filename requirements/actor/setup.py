@@ -13,7 +13,7 @@ import tomllib
 from setuptools import setup
 
 ROOT = "../.."
-SUITES = ("box2d", "dmlab", "envpool", "gfootball", "mujoco")
+SUITES = ("box2d", "dmlab", "envpool", "gfootball", "mujoco", "pettingzoo")
 """Extras for environments."""
 
 pyproject = tomllib.loads(pathlib.Path(ROOT, "pyproject.toml").read_text(encoding="utf-8"))

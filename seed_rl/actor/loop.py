@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import gymnasium
@@ -115,8 +115,8 @@ class Actor:
             self._build([[kinds[group.env_ids[0] >= asked.first_eval_id]] for group in lease.groups], envs_per_group)
         self._delays = growing_delays(_LONGEST_PAUSE)
         _log.info("joined with %d environments in %.1f s", sum(sizes), time.monotonic() - started)
-        with ThreadPoolExecutor(num_groups, thread_name_prefix="group") as groups:
-            runs = [groups.submit(self._run_group, client, lease, group, spec) for group in range(num_groups)]
+        run_group = functools.partial(self._run_group, client, lease, spec)
+        runs = _at_once([functools.partial(run_group, group) for group in range(num_groups)])
         errors = [error for run in runs if (error := run.exception()) is not None]
         # One group's error ends the others with Disconnected, so any other kind takes precedence.
         for error in sorted(errors, key=lambda error: isinstance(error, Disconnected)):
@@ -128,8 +128,7 @@ class Actor:
             if group >= len(kinds) or kind not in kinds[group] or own_size != size:
                 self._close(group)
         makers = {group: self._maker(own[0], size) for group, own in enumerate(kinds) if group not in self._built}
-        with ThreadPoolExecutor(len(kinds)) as builders:  # native environments build in parallel
-            builds = {group: builders.submit(make) for group, make in makers.items()}
+        builds = dict(zip(makers, _at_once([*makers.values()]), strict=True))  # native environments build in parallel
         for group, build in builds.items():
             if build.exception() is None:
                 self._built[group] = kinds[group][0], size, build.result()  # `run` closes it
@@ -145,7 +144,7 @@ class Actor:
                 raise base.CannotBuild(f"{asked}; --import_module={module} permits it")
         return functools.partial(self._call_env, "make", self._watch.call, "make", config.make, size)
 
-    def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:
+    def _run_group(self, client: LearnerClient, lease: Lease, spec: EnvSpec, group: int) -> None:
         env = self._built[group][2]
         # When one group ends, closing the client ends the others.
         with contextlib.closing(client), contextlib.closing(client.open(lease, group, spec)) as stream:
@@ -166,3 +165,22 @@ class Actor:
             if failed is error:
                 raise
             raise failed from error
+
+
+def _at_once(functions: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
+    """Call functions in threads until all have returned; a program can end while an environment hangs in one."""
+    futures: list[Future[Any]] = [Future() for _ in functions]
+
+    def call(future: Future[Any], function: Callable[[], Any]) -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    pairs = zip(futures, functions, strict=True)
+    threads = [threading.Thread(target=call, args=pair, name="group", daemon=True) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return futures

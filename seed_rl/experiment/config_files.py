@@ -10,6 +10,7 @@ import json
 import os
 import re
 import textwrap
+import tokenize
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -87,7 +88,11 @@ def _read(
                 _parse(gin.parse_config, current, f"{binding!r}: ", binding.partition("=")[0].strip())
             _parse(lambda _: check_references(), "")
             _refuse_unused_scopes(gin.config_str())
-            return kind()  # gin supplies the arguments
+            if kind is Experiment and not gin.get_bindings("Experiment", resolve_references=False):
+                raise ConfigError("there is no experiment: include a file that sets one, such as gym/any.gin")
+            made = kind()  # gin supplies the arguments
+            _refuse_unused_macros(gin.config_str(), made)
+            return made
         except ConfigError:
             raise
         except (TypeError, ValueError, UsageError) as error:
@@ -130,6 +135,8 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str = "", setting
     except SystemExit as error:
         raise ConfigError(f"{argument} imports a module that exits the program: {description_of(error)}") from error
     except Exception as error:  # gin and imported modules may raise anything
+        if isinstance(error, tokenize.TokenError):  # a tuple of its message and its place
+            error = ValueError(error.args[0])
         message, guess = without_gin(error).rstrip("."), _guess(setting)
         if "No configurable matching" in message:
             message += "; a class is known once a file or binding imports its module, as `import seed_rl.envs.gym` does"
@@ -146,6 +153,14 @@ def _refuse_unused_scopes(bindings: str) -> None:
     for scope, setting in re.findall(r"^([\w./]+)/(\w+\.\w+) =", bindings, re.MULTILINE):
         if f"@{scope}/" not in bindings:
             raise ConfigError(f"{scope}/{setting} has no effect: nothing refers to this scope, as @{scope}/... would")
+
+
+def _refuse_unused_macros(bindings: str, made: Settings) -> None:
+    for name in re.findall(r"^([\w/]+) =", bindings, re.MULTILINE):
+        if not re.search(rf"%{name}\b", bindings):
+            own = [f"{type(group).__name__}.{name}" for group in groups(made) if hasattr(group, name)]
+            guess = own and f". Did you mean {' or '.join(own)}?"
+            raise ConfigError(f"{name} has no effect: nothing refers to it, as %{name} would{guess or ''}")
 
 
 def _refuse_unused_groups(gin_params: Sequence[str], experiment: Experiment) -> None:

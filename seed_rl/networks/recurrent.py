@@ -111,7 +111,7 @@ class ResetGRU(_Recurrent):
 
         def step(h: tf.Tensor, now: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
             x, keep_t = now
-            h = keep_t * h
+            h = tf.where(keep_t > 0, h, 0)  # a NaN ends with its episode
             recurrent = _product(h, recurrent_kernel)
             r, z = tf.split(tf.sigmoid(x[:, :gated] + recurrent[:, :gated]), 2, axis=-1)
             n = tf.tanh(x[:, gated:] + r * recurrent[:, gated:])
@@ -154,7 +154,7 @@ def _forward(
     length, units = projected.shape[0], recurrent_kernel.shape[0]
 
     def one_step(projected, keep, h, c):
-        h, c = keep * h, keep * c
+        h, c = tf.where(keep > 0, h, 0), tf.where(keep > 0, c, 0)  # a NaN ends with its episode
         z = projected + _product(h, recurrent_kernel)
         sigmoids, g = tf.sigmoid(z[:, : 3 * units]), tf.tanh(z[:, 3 * units :])
         i, f, o = tf.split(sigmoids, 3, axis=-1)

@@ -49,6 +49,8 @@ class ActorEnd(NamedTuple):
     how: str
     killed: bool = False
     """Whether it was killed from outside or lost with its node; any other end counts as a failure."""
+    useless: bool = False
+    """Whether another start is no use, unless one has lasted: then something here has changed, perhaps for a while."""
 
 
 class Fleet(abc.ABC):
@@ -114,7 +116,7 @@ class SupervisedFleet(Fleet):
     def _run(self, number: int, log: str) -> ActorEnd | None:
         """Run an actor, made `_reachable` by a handle, until it ends; None says that it ended with the run.
 
-        Raise ActorFailed if restarting it is useless, and OSError if it can't be started now but perhaps later.
+        Raise ActorFailed if it must not be restarted, and OSError if it can't be started now but perhaps later.
         """
 
     @abc.abstractmethod
@@ -133,7 +135,7 @@ class SupervisedFleet(Fleet):
             self._handles.remove(handle)
 
     def _keep(self, number: int) -> None:
-        delays, failures = growing_delays(), 0
+        delays, failures, has_lasted = growing_delays(), 0, False
         log = os.path.join(self.log_directory, f"actor-{number}.log")
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -148,8 +150,12 @@ class SupervisedFleet(Fleet):
                 return
             was_stable = time.monotonic() - started > STABLE_SECONDS
             if was_stable:
-                delays, failures = growing_delays(), 0
-            failures += not ended.killed
+                delays, failures, has_lasted = growing_delays(), 0, True
+            elif ended.useless and not has_lasted:
+                self._give_up(ActorFailed(f"actor {number} can't run: {ended.how} (log: {log})"))
+                return
+            else:
+                failures += not ended.killed
             if failures >= MAX_FAILURES:
                 times = f"actor {number} ended {failures} times in a row"
                 self._give_up(ActorFailed(f"{times}: {ended.how} (log: {log})"))
@@ -187,10 +193,9 @@ class LocalActors(SupervisedFleet):
         arguments = [*self._arguments(number), f"--server_address={self._address}"]
         command = children.seed_rl("actor", "--exit_with_parent", *arguments)
         code, how = children.run_logged(command, log, wait)
-        if code == UsageError.exit_code:
-            raise ActorFailed(f"actor {number} can't run: {how} (log: {log})")
         # An actor that ends after a signal exits with 128 plus the signal's number.
-        return ActorEnd(how, any(code in (-number, 128 + number) for number in _FROM_OUTSIDE)) if code else None
+        killed = any(code in (-number, 128 + number) for number in _FROM_OUTSIDE)
+        return ActorEnd(how, killed, useless=code == UsageError.exit_code) if code else None
 
     def _wait(self, number: int, process: subprocess.Popen[bytes]) -> int:
         return process.wait()

@@ -149,7 +149,9 @@ def test_environments_whose_construction_hangs_are_named(monkeypatch):
     named = queue.SimpleQueue()
     with running(Actor(Client, hang_timeout=0.02, on_hang=named.put)):
         assert "has not returned from make for " in named.get(timeout=within(60))
+        daemons = {thread.daemon for thread in threading.enumerate() if thread.name == "group"}
         released.set()
+    assert daemons == {True}, "the program could have ended"
 
 
 def test_a_call_of_many_looks_is_not_named_before_the_limit():

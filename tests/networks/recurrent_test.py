@@ -79,6 +79,16 @@ def test_a_layer_and_its_gradients_are_those_of_the_formulas(kind, step, length,
         np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [ResetLSTM, ResetGRU])
+def test_a_state_that_is_no_number_ends_with_its_episode(kind):
+    layer, (inputs, _, state) = make(kind), random_arguments(2, 3)
+    state = state if kind is ResetLSTM else state.h
+    lost = tf.nest.map_structure(lambda part: part * np.nan, state)
+    outputs, _ = layer(inputs, tf.constant([[False] * 3, [True] * 3]), lost)
+    assert np.isnan(outputs[0]).all()
+    assert np.isfinite(outputs[1]).all()
+
+
 def test_mixed_bfloat16_stays_close_with_a_float32_state_and_gradients():
     """Compiled, and at the width of the published runs."""
     exact, mixed = (make(units=256, features=275, dtype=dtype) for dtype in ("float32", "mixed_bfloat16"))

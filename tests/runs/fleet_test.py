@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import threading
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -92,6 +93,26 @@ def test_an_actor_that_ends_with_the_run_or_could_never_run_is_not_started_again
         actors._threads[0].join(within(60))
         assert not actors._threads[0].is_alive()
         assert (actors.restarts, actors.failed and str(actors.failed), caplog.records) == (0, failure, [])
+
+
+def test_only_early_failures_count_and_an_actor_that_has_lasted_may_fail_to_start(tmp_path, monkeypatch):
+    class Scripted(SupervisedFleet):
+        def _run(self, number, log):
+            nonlocal now
+            seconds, useless = ends.pop(0)
+            now += seconds
+            return ActorEnd(f"{len(ends)} are left", useless=useless)
+
+        def _end(self, handle, kill): ...
+
+    now, over = 0.0, threading.Event()
+    ends = [(60, False), (1, True), (1, False), (60, False), (1, False), (1, True), (1, False), (1, False)]
+    monkeypatch.setattr(fleet, "time", SimpleNamespace(monotonic=lambda: now))
+    actors = Scripted(1, str(tmp_path), on_failure=over.set)
+    monkeypatch.setattr(actors._stopping, "wait", lambda delay: None)
+    actors.start("unix:/nowhere")
+    assert over.wait(within(10))
+    assert re.match(r"actor 0 ended 3 times in a row: 1 are left", str(actors.failed))
 
 
 @pytest.mark.parametrize(

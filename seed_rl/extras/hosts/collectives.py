@@ -54,6 +54,7 @@ class Link:
         """The hosts, two or more, are connected already, see `connect`."""
         self.hosts = hosts
         self.env_frames = 0  # frames that host 0 had learned from when all agreed last, because schedules follow them
+        self.weight_scale = 1.0  # largest `Batch.weight_scale` of the hosts when all agreed last
         self._left = False
         self._keys = itertools.count(1)
         self._own_keys: dict[tuple[Any, ...], int] = {}
@@ -124,14 +125,18 @@ class Link:
                 differ = (f"{n} is {first.get(n)!r} on host 0 and {other.get(n)!r} on host {index}" for n in names)
                 raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differ)}")
 
-    def agree(self, leave: bool, ready: bool, env_frames: int) -> tuple[bool, bool]:
+    def agree(self, leave: bool, ready: bool, env_frames: int, weight_scale: float = 0.0) -> tuple[bool, bool]:
         """Decide on the next step, given whether this host is about to end, whether it has a batch, and its progress.
+
+        `weight_scale` is that of the batch, if it has one.
 
         Return whether a host is about to end (this one may, even if another is gone), and whether all update.
         """
         try:
-            own = np.array([leave, ready, 0 if self.hosts.index else env_frames], np.int64)
-            leaving, having, self.env_frames = self.sum(own).tolist()
+            scales = np.eye(self.hosts.count)[self.hosts.index] * weight_scale
+            own = [leave, ready, 0 if self.hosts.index else env_frames, *scales.view(np.int64)]  # sums keep the bits
+            leaving, having, self.env_frames, *bits = self.sum(np.array(own, np.int64)).tolist()
+            self.weight_scale = float(np.array(bits).view(np.float64).max())
         except HostLost:
             if not leave:
                 raise

@@ -93,6 +93,7 @@ class HostStep(TrainStep):
 class HostSource(Source):
     """Yields batches when all hosts have one, and ends when one of them wants to end.
 
+    Importance weights become relative to the largest of all hosts.
     Host 0 counts frames, and the others follow: what each takes differs by the ends of its episodes, and where only
     some fill a replay again.
     """
@@ -117,11 +118,15 @@ class HostSource(Source):
             leave = ends()
             if self._waiting is None and not leave:
                 self._waiting = self.next(POLL_SECONDS)
-            leave, update = self._link.agree(leave, self._waiting is not None, self._counters.env_frames)
+            scale = self._waiting.weight_scale if self._waiting else 0.0
+            leave, update = self._link.agree(leave, self._waiting is not None, self._counters.env_frames, scale)
             if leave:
                 self.catch_up()
                 return
             batch = self._waiting if update else None
+            if batch and scale != self._link.weight_scale:
+                weights = batch.importance_weights * np.float32(scale / self._link.weight_scale)
+                batch = batch._replace(importance_weights=weights, weight_scale=self._link.weight_scale)
             if update or self._waiting is None:  # frames of a batch count when all learn from it
                 self._waiting = None
                 self.catch_up()

@@ -26,7 +26,8 @@ class Seats(NamedTuple):
     away: np.ndarray  # bool [N]: whether the row is played by members of the league
     first_rows: np.ndarray  # int [N]: id of the first row of the game to which the row belongs
     shares: np.ndarray
-    """float [N]: share of the row's reward in the result of a game with opponents, negative for these."""
+    """float [N]: weight of the row's reward in the result of a game with opponents, negative for these. It is the number
+    of rows of the other side, so that sides of different sizes count equally, and a draw adds up to exactly 0."""
 
     @classmethod
     def of(cls, experiment: Experiment, share: float, num_devices: int) -> Self:
@@ -37,7 +38,7 @@ class Seats(NamedTuple):
         games, players = np.divmod(rows, env.players)
         spread = np.floor((games + 1) * share) > np.floor(games * share)
         away = (players >= env.home_players) & (spread | (ids >= actors.num_training_envs))
-        shares = np.where(away, -1 / (env.players - env.home_players), 1 / env.home_players)
+        shares = np.where(away, -float(env.home_players), float(env.players - env.home_players))
         return cls(away, ids - players * num_devices, shares)
 
 

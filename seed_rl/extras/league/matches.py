@@ -1,6 +1,7 @@
 """Matches and tournaments between policies in games of several players."""
 
 import contextlib
+import dataclasses
 import importlib
 import os
 from collections.abc import Sequence
@@ -55,7 +56,9 @@ def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool 
             raise NoPolicy(f"the player {name} can't be made: {description_of(error)}") from error
     logdir, _, checkpoint = name.partition("@")
     policy = load_policy(logdir, checkpoint or None, greedy, seed)
-    if policy.env_spec != spec:
+    needed = dict(policy.env_spec.observation_tensors())  # fewer if the run has `critic_keys`
+    read = {name: tensor for name, tensor in spec.observation_tensors() if name in needed}
+    if policy.env_spec not in (spec, dataclasses.replace(spec, observation=read)):
         raise NoPolicy(f"{name} plays with {policy.env_spec}; here are {spec}")
     policy.reset(rows)
     return policy.act

@@ -100,6 +100,7 @@ class _Member:
     handle: Any
     began: float | None = None  # start time; None while the actor waits for resources
     failures: int = 0  # number of early failures in a row
+    has_lasted: bool = False  # whether a start was followed by no early failure
 
 
 @dataclasses.dataclass(eq=False)
@@ -203,10 +204,11 @@ class RayActors(Fleet):
             return self._give_up(f"actors can't start: {why_it_cannot_start(error)}")
         if isinstance(error, ray.exceptions.RayTaskError):
             how = first_line(error.cause)
-            if isinstance(error, CannotBuild):
+            was_stable = began is not None and time.monotonic() - began > STABLE_SECONDS
+            member.has_lasted |= was_stable
+            if isinstance(error, CannotBuild) and not member.has_lasted:
                 return self._give_up(f"{member.name} can't run: {how} {log}")
-            stable = began is not None and time.monotonic() - began > STABLE_SECONDS
-            member.failures = 1 if stable else member.failures + 1
+            member.failures = 0 if was_stable else member.failures + 1
             if member.failures == MAX_FAILURES:
                 return self._give_up(f"{member.name} ended {MAX_FAILURES} times in a row: {how} {log}")
             ray.kill(member.handle, no_restart=False)

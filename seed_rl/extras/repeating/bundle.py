@@ -60,8 +60,8 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
     For the arguments, what is yielded and what is raised see `replay`; also raise a JournalError: it is no bundle.
     """
     with policy_sources.opening(path) as logdir, tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
-        saved, (place, arrays, _) = load_saved(logdir), checkpoints.chosen(logdir, None)
-        end = _complete(logdir, place)
+        place, arrays, _ = checkpoints.chosen(logdir, None)
+        end, saved = _complete(logdir, place), load_saved(logdir)
         for segment in segments.load(os.path.join(logdir, file.NAME)):
             if changed := differences(saved, segment.start["settings"]):
                 what = enumeration(changed)

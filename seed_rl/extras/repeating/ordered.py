@@ -5,21 +5,26 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.experiment import Logs
 from seed_rl.extras.repeating.orders import Order
 from seed_rl.inference.batcher import Batcher
 from seed_rl.learner.saving import Saver
 from seed_rl.runs.assembly import Assembly, Parts
 
 
-def with_order(new_order: Callable[[str], Order], assembly: Assembly) -> Assembly:
-    """Return the assembly of a run in which acting and learning keep an order, built for the run's directory."""
+def with_order(new_order: Callable[[str], Order], assembly: Assembly, saves: Logs | None = None) -> Assembly:
+    """Return the assembly of a run in which acting and learning keep an order, built for the run's directory.
+
+    `saves` are the settings by which it saves, instead of those of its experiment.
+    """
     order: Order
 
     def saver(parts: Parts) -> Saver:
         nonlocal order
         order = new_order(parts.directory)
         parts.cleanup.callback(order.close)
-        return OrderedSaver(order, parts.directory, parts.experiment.logs, parts.variables, parts.progress)
+        logs = saves or parts.experiment.logs
+        return OrderedSaver(order, parts.directory, logs, parts.variables, parts.progress)
 
     def acting_agents(parts: Parts) -> Any:
         return parts.replicas.acting_agents(parts.agent, parts.experiment.build_agent, order.whole_weights)

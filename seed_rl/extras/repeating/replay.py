@@ -75,11 +75,13 @@ def replay(
 
 
 def _rows(segment: Segment, order: Replayed, experiment: Experiment, directory: str) -> Iterator[dict[str, float]]:
-    """Execute a segment in its order, and yield its rows of metrics."""
+    """Execute a segment in its order, save only at its end, and yield its rows of metrics."""
     from seed_rl.extras.repeating.ordered import with_order
 
     run = Run(experiment, directory, actors=lambda logs: _Actors(segment, order, experiment, logs), native_log=True)
-    run.changes.append(lambda assembly: with_order(lambda _: order, assembly))
+    # A stranger's settings could fill the disk. The directory keeps them, because its run may be continued.
+    saves = dataclasses.replace(experiment.logs, keep_every_frames=0, checkpoint_interval_s=1e9)
+    run.changes.append(lambda assembly: with_order(lambda _: order, assembly, saves))
     with run, ctrl_c_asks() as asked:
         yield from run.train(StopIf(lambda: asked.is_set() or order.ended()))
 
@@ -89,7 +91,7 @@ def _copy(checkpoint: str, logdir: str) -> None:
     target, number = os.path.join(logdir, "checkpoints"), f"{updates_behind(checkpoint):012d}.npz"
     os.makedirs(target, exist_ok=True)
     shutil.copy(checkpoint, os.path.join(target, f"checkpoint-{number}"))
-    directory = os.path.dirname(checkpoint)
+    directory = os.path.dirname(os.path.abspath(checkpoint))
     if os.path.exists(snapshot := os.path.join(directory, f"replay-{number}")):
         shutil.copy(snapshot, target)
     run, place = os.path.split(directory)
@@ -153,13 +155,12 @@ def _check_equal(there: Mapping[str, Any], here: Mapping[str, Any], path: str) -
 
 
 def _experiment(segment: Segment, init_from: str) -> Experiment:
-    """Rebuild the experiment of a segment, which reports to nobody and saves only at its end."""
+    """Rebuild the experiment of a segment, which reports to nobody."""
     settings = {**segment.start["settings"], "init_from": init_from}
     if settings.get("agent.dtype") == "auto":
         settings["agent.dtype"] = segment.start["machine"].get("dtype", "auto")
     experiment = rebuild(settings, "the journal", trains=True)
-    logs = dataclasses.replace(experiment.logs, wandb_project="", keep_every_frames=0, checkpoint_interval_s=1e9)
-    return dataclasses.replace(experiment, logs=logs)
+    return dataclasses.replace(experiment, logs=dataclasses.replace(experiment.logs, wandb_project=""))
 
 
 class _Actors(LocalActors):

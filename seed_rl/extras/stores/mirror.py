@@ -34,7 +34,7 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
     """Yield the directory in which a run works, the local mirror of its log directory in an object store.
 
     The mirror is uploaded every `seconds`, at least every 30. It outlives a learner that is killed, or can't reach the
-    store at its end. The next run here continues from it if its newest checkpoint is newer than the store's. Raises a
+    store at its end. The next run here then continues from it if its newest checkpoint is newer than the store's. Raises a
     CannotUse if the URL can't be meant, another learner here uses it, or the mirror has no place, and a Failure, now
     or at the end, if the store can't be reached.
     """
@@ -59,7 +59,6 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
         _log.info("%s is mirrored in %s", place, directory)
         with _pushed(mirror, place, min(seconds, _MAX_SECONDS)):
             yield directory
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -85,6 +84,7 @@ def _pushed(mirror: Mirror, place: str, seconds: float) -> Iterator[None]:
         except (CannotUse, Failure) as error:
             kept = f"the end of the run is in {mirror.directory}, and the next run here continues from it"
             raise type(error)(f"{error}; {kept}") from error
+        shutil.rmtree(mirror.directory, ignore_errors=True)  # the store has all of it
 
 
 class Mirror:
@@ -101,6 +101,8 @@ class Mirror:
         """
         local, stored = self._local(), set(filter(_is_ours, self.store.files()))
         if _newest_checkpoint(local) > _newest_checkpoint(stored):
+            newer = f"{_newest_checkpoint(local)} in {self.directory}"
+            _log.warning("the run continues from %s, which an earlier learner here didn't upload", newer)
             outdated = re.compile(rf"{_CHECKPOINTS}(checkpoint|replay)-")
             self._sent = dict.fromkeys(filter(outdated.match, stored), (-1, -1))
             return

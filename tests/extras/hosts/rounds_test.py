@@ -32,15 +32,17 @@ class Scripted(Source):
 class ScriptedLink(Link):
     """The link of the first of two hosts; `others` says whether the other one has a batch or wants to leave."""
 
+    scale = 1.0  # of the other one's weights
+
     def __init__(self, *others):
         super().__init__(Hosts(("localhost:1", "localhost:2"), 0))
         self.others, self.said = list(others), []
 
     def sum(self, array):
-        leave, ready, frames = array.tolist()
-        other = self.others.pop(0)
-        self.said.append((leave, ready, frames))
-        return np.array([leave + (other == "leaves"), ready + (other == "ready"), frames])
+        other, place = self.others.pop(0), 1 - self.hosts.index
+        self.said.append(tuple(array[:3].tolist()))
+        scales = (np.eye(2)[place] * self.scale).view(np.int64)
+        return array + np.array([other == "leaves", other == "ready", 0, *scales])
 
 
 FIRST, SECOND = (Batch([name], np.zeros(1), np.ones(1)) for name in "ab")
@@ -63,6 +65,16 @@ def test_a_batch_waits_for_another_host():
     assert link.said == [(0, 1, 0), (0, 1, 0), (0, 1, 0), (0, 0, 48), (0, 1, 96)]
 
 
+def test_importance_weights_are_relative_to_the_largest_of_all_hosts():
+    link = ScriptedLink("ready", "ready")
+    own = [Batch([], np.zeros(1), np.array([1, 0.5], np.float32), scale) for scale in (3.0, 0.5)]
+    batches, found = HostSource(link, Scripted(*own), Counters(), 4).batches(lambda: False), []
+    for link.scale in (1.0, 2.0):
+        batch = next(batches)
+        found.append((batch.importance_weights.tolist(), batch.weight_scale))
+    assert found == [([1, 0.5], 3), ([0.25, 0.125], 2)]
+
+
 def test_a_replay_that_is_restored_after_its_source_was_built_is_not_counted_again(monkeypatch):
     monkeypatch.setattr(together, "connect", lambda hosts, experiment: ScriptedLink())
     experiment = Experiment(Counting(), CountingAgentConfig())
@@ -78,7 +90,7 @@ def test_a_replay_that_is_restored_after_its_source_was_built_is_not_counted_aga
 def test_other_hosts_count_the_frames_of_the_first_to_the_end():
     link, counters = ScriptedLink("ready", "leaves"), Counters(env_frames=40)
     link.hosts, frames = Hosts(link.hosts.addresses, 1), iter([48, 96])
-    link.sum = lambda array: ScriptedLink.sum(link, array) + np.array([0, 0, next(frames)])
+    link.sum = lambda array: ScriptedLink.sum(link, array) + np.array([0, 0, next(frames), 0, 0])
     source = HostSource(link, Scripted(FIRST, FIRST), counters, 4)
     assert (len([*source.batches(lambda: False)]), source.taken) == (1, 0)
     assert (counters.env_frames, counters.agent_steps) == (96, 24)

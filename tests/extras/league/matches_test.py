@@ -1,6 +1,9 @@
 """Matches between players, and their ratings."""
 
+import contextlib
+import dataclasses
 import pathlib
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +13,7 @@ from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.evaluation.policy import NoPolicy
 from seed_rl.extras.league import matches
 from seed_rl.extras.league.matches import Match
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 GAME = PettingZoo()
 PERFECT = "board_games:tic_tac_toe"
@@ -44,6 +48,15 @@ def test_ratings_follow_results_whatever_the_order_of_matches():
     lines = matches.text(played).splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [["1.", "a"], ["2.", "b"], ["3.", "c"]]
     assert lines[3].split()[-2:] == ["20.0%", "75.0%"]
+
+
+def test_a_policy_need_not_read_what_only_its_critic_did(monkeypatch):
+    game, other = (EnvSpec({name: ArraySpec((2,), "float32") for name in names}, DiscreteSpec(3)) for names in ("ab", "bc"))
+    for spec, plays in ((dataclasses.replace(game, observation={"a": ArraySpec((2,), "float32")}), True), (other, False)):
+        policy = SimpleNamespace(env_spec=spec, reset=lambda rows: None, act="acts")
+        monkeypatch.setattr(matches, "load_policy", lambda *_, policy=policy: policy)
+        with contextlib.nullcontext() if plays else pytest.raises(NoPolicy, match="plays with b float32"):
+            assert matches.new_player("a_run", game, 4) == "acts"
 
 
 @pytest.mark.parametrize(

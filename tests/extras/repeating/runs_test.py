@@ -6,6 +6,7 @@ import shutil
 import signal
 
 from seed_rl.cli.main import main
+from seed_rl.experiment.saved_config import load_saved
 from seed_rl.extras.repeating import bundle as bundles
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating.replay import Progress, updates_behind
@@ -78,7 +79,8 @@ def test_a_run_with_a_league_that_was_killed_and_continued_is_replayed_and_verif
     assert replayed.returncode == 0, replayed.text()
     assert f"in updates 0 to {begin} are equal" in replayed.text()
     assert updates_behind(checkpoints.find(str(place), None)) == begin
-    replayed = runs.run("replay", logdir, f"--from={kept}")
+    assert load_saved(str(place)).logs == load_saved(str(logdir)).logs, "it can be continued as it was"
+    replayed = runs.run("replay", logdir, f"--from=checkpoints/{kept.name}", cwd=kept.parent.parent)
     assert replayed.returncode == 0, replayed.text()
     assert f"in updates {begin} to {last.end[0]} are equal" in replayed.text()
 

@@ -163,9 +163,11 @@ def test_changes_are_sent_while_the_run_continues_even_if_the_store_fails_for_a_
     assert "can be written again" in caplog.text
 
 
-def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(url, monkeypatch):
-    with working_directory(url) as directory:
+def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(url, monkeypatch, caplog):
+    with pytest.raises(InterruptedError), working_directory(url) as directory:
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
+        raise InterruptedError
+    assert not os.path.exists(directory), "an old copy could bring back what is removed in the store"
     unreachable = pytest.raises(
         Failure, match=f"{url} can't be written: division by zero; the end of the run is in {directory}"
     )
@@ -175,8 +177,10 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
             os.remove(os.path.join(directory, "checkpoints/checkpoint-1.npz"))
             write(directory, "checkpoints/checkpoint-2.npz", b"second")
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}, "the old one stays until the new one is there"
+    assert "continues from" not in caplog.text
     with working_directory(url):
         pass
+    assert f"continues from checkpoints/checkpoint-2.npz in {directory}" in caplog.text
     assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}, "what was removed here is removed there"
 
 
