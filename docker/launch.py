@@ -158,7 +158,8 @@ def build_images(run: Runner, images: Sequence[str], where: str | None, tag: str
         (kind, _, extra), name = image.partition("-"), image_name(image, where, tag)
         target, lock = kind if kind in ("football", "dmlab") else "image", kind if kind.endswith("pu") else "actor"
         command = [f"--file={DOCKER}/Dockerfile", f"--target={target}", f"--tag={name}", f"--build-arg=IMAGE={lock}"]
-        command += [f"--build-arg=EXTRA={extra}", f"--label=org.opencontainers.image.revision={commit()}"]
+        label = f"--label=org.opencontainers.image.revision={commit()}"
+        command += [f"--build-arg=EXTRA={extra}", f"--build-arg=COMMIT={commit()}", label]
         # Pushed images run on the cloud's machines, which may differ from this one.
         run("env", "DOCKER_BUILDKIT=1", "docker", "build", *command, *["--platform=linux/amd64"] * push, ROOT)
         if push:

@@ -4,8 +4,8 @@
 #SBATCH --requeue --open-mode=append
 #SBATCH --signal=B:USR1@120     # to this script, two minutes before the end; the script passes it on
 
-trap 'kill -USR1 $!' USR1            # the time limit: queue again
-trap 'kill -TERM $!' TERM            # scancel or preemption: Slurm decides
+trap 'kill -USR1 $!' USR1            # at the time limit
+trap 'kill -TERM $!' TERM            # scancel, preemption
 seed_rl train --gin_file=atari/vtrace_fast --logdir=runs/pong --accelerator=gpu --num_actors=14 \
     --gin_param=Inference.max_batch_size=256 --gin_param=Experiment.batch_size=256 &
 wait $!; code=$?

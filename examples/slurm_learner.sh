@@ -4,8 +4,8 @@
 
 actors="$(sbatch --parsable examples/slurm_actors.sh "$(hostname):8686")" # each start of the learner has its own
 trap 'scancel "$actors"' EXIT
-trap 'kill -USR1 $!' USR1            # the time limit: queue again
-trap 'kill -TERM $!' TERM            # scancel or preemption: Slurm decides
+trap 'kill -USR1 $!' USR1            # at the time limit
+trap 'kill -TERM $!' TERM            # scancel, preemption
 seed_rl learner --gin_file=atari/vtrace_deep_accelerator --logdir=runs/deep --accelerator=gpu --num_actors=64 \
     --server_address=0.0.0.0:8686 --tls_cert=cert.pem --tls_key=key.pem --token_file=token &
 wait $!; code=$?

@@ -132,7 +132,7 @@ def test_a_job_of_slurm_passes_its_signal_on_and_is_queued_again_if_its_time_end
     tmp_path, number, code, requeued, script, at_the_end
 ):
     for name, text in {
-        "seed_rl": f"trap 'sleep 0.2; exit {code}' {number.name[3:]}; echo started; for n in {{1..600}}; do sleep 0.1; done",
+        "seed_rl": f"trap 'sleep 0.2; exit {code}' {number:d}; echo started; for n in {{1..600}}; do sleep 0.1; done",
         "scontrol": 'echo "$@"',
         "sbatch": "echo 9",
         "scancel": 'echo cancel "$@"',

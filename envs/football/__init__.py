@@ -27,8 +27,10 @@ _INSTALL = "run scripts/install_gfootball.sh to build it, or use Football.backen
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Football(EnvConfig):
-    """A match or drill, in which agents control players of one or both teams, by default the left one's nearest to the
-    ball. The first `left_players` rows of a match are a team."""
+    """A match or drill of football, in which agents control players of one or both teams.
+
+    By default it is the left team's player nearest to the ball. The first `left_players` rows of a match are a team.
+    """
 
     suite: ClassVar[str] = "football"
     task_setting: ClassVar[str] = "scenario"

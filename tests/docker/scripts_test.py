@@ -141,7 +141,8 @@ def test_run_local_starts_the_experiment_in_its_images(script, secrets, has_no_s
         kind, _, extra = image.partition("-")
         assert f"--tag=seed_rl-{image}:latest" in built
         assert f"--target={kind if kind in ('football', 'dmlab') else 'image'} " in built
-        assert f"--build-arg=IMAGE={kind if kind in ('cpu', 'gpu') else 'actor'} --build-arg=EXTRA={extra} " in built
+        lock = kind if kind in ("cpu", "gpu") else "actor"
+        assert f"--build-arg=IMAGE={lock} --build-arg=EXTRA={extra} --build-arg=COMMIT=" in built
     (up,) = (call for call in done if "up" in call["command"])
     assert up["command"][-4:] == ["up", "--detach", "--scale", "actor=3"]
     assert re.fullmatch(r"--project-name=seed_rl-\w{12}", up["command"][2]), "two runs are two projects"

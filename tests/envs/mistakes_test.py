@@ -23,6 +23,7 @@ from seed_rl.envs.vector.steps import Steps
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.system import children
 from tests.support.deadlines import within
+from tests.support.mistaken_env import Mistaken
 from tests.support.registered_envs import Counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
@@ -49,8 +50,10 @@ def play_two_steps(config):
         (play_two_steps, {"observation": LONG}, CannotBuild, r"float64\[4\]"),
         (play_two_steps, {"observation": {"a": FINE}, "space": "parts"}, CannotBuild, "{'a': "),
         (play_two_steps, {"observation": [7, -2], "space": "pair"}, CannotBuild, r"array\(\[ 7, -2\]"),
-        (play_two_steps, {"reset": LONG}, EnvironmentFailed, "environment 0 of 2 of .* reset: ValueError"),
-        (play_two_steps, {"reward": [1.0, 1.0]}, EnvironmentFailed, "one number"),
+        (play_two_steps, {"reset": LONG}, CannotBuild, r"reset must return \(observation, info\), got .*; .*Shimmy$"),
+        (play_two_steps, {"step": "old"}, CannotBuild, r"step must return \(observation, reward, .*, got a tuple of 4"),
+        (play_two_steps, {"reward": [1.0, 1.0]}, EnvironmentFailed, "one number, got 2; games of several players"),
+        (play_two_steps, {"reward": None}, EnvironmentFailed, "one number, got None$"),
         (probe_spec, {"observation": NANS}, CannotBuild, "observation must be finite"),
         (probe_spec, {"reward": 1e300}, CannotBuild, "reward must be finite"),
         (Gym.watch, {"render": "planes"}, CannotBuild, r"uint8\(3, 20, 30\); and there is nothing to draw"),
@@ -83,6 +86,13 @@ def test_an_odd_step_after_others_is_an_error_with_the_environment_and_the_part(
         env.step(np.zeros(2, np.int32))
     with pytest.raises(EnvironmentFailed, match=f"^environment 1 of 2 .*{word}"):
         env.step(np.zeros(2, np.int32))
+
+
+def test_an_odd_observation_of_a_later_reset_is_an_error_with_the_environment_and_the_part():
+    env = Checked(lambda: Mistaken(**{"later reset": "wide"}), "the game")
+    env.reset()
+    with pytest.raises(EnvironmentFailed, match=r"^the game: the observation of reset is declared .* float32\[3, 1\]$"):
+        env.reset()
 
 
 def test_an_odd_last_observation_of_one_environment_is_an_error():

@@ -163,7 +163,7 @@ IDLE |= {"inference_waiting": 0.9, "inference_blocked": 0.0, "inference_acting":
         ({"actors_waiting": 0.2}, "actors: add environments or processes"),
         (
             {"actors_waiting": 0.2, "batch_size": 0},
-            "actors: 4 connected, none answers: environments or the network hang",
+            "actors: 4 connected, none answers: they or this machine hang",
         ),
         ({"environments_hanging": 4.0}, "actors: 4 environments wait for one that hangs: see actors' logs"),
         ({"cpu": 0.99}, "cores: all are busy with actors, inference and learner"),

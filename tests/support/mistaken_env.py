@@ -24,6 +24,8 @@ def raise_error():
 
 ODD = {
     "list": lambda: [0.0, 0.0, 0.0],
+    "old": lambda: (np.zeros(3, np.float32), 1.0, False, {}),
+    "wide": lambda: (np.zeros((3, 1), np.float32), {}),
     "error": raise_error,
     "exit": sys.exit,
     "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
@@ -48,7 +50,7 @@ class Mistaken(gymnasium.Env):
     def __init__(self, space="", render_mode=None, **mistakes):
         self.observation_space = SPACES.get(space, BOX)
         self.render_mode = render_mode
-        self._mistakes = mistakes
+        self._mistakes, self._resets = mistakes, 0
 
     def _or(self, place, fine):
         return made(self._mistakes[place]) if place in self._mistakes else fine
@@ -60,8 +62,9 @@ class Mistaken(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self._steps = 0
-        return self._or("reset", (self._observe(), {}))
+        fine, self._steps = self._or("reset", (self._observe(), {})), 0
+        self._resets += 1  # the first is a look for action masks
+        return fine if self._resets < 3 else self._or("later reset", fine)
 
     def step(self, action):
         self._steps += 1
@@ -69,7 +72,7 @@ class Mistaken(gymnasium.Env):
         observation, reward = self._observe(), self._or("reward", 1.0)
         if self._steps == 3 and self.np_random_seed % 2 == 0:
             observation, reward = self._or("third observation", observation), self._or("third reward", reward)
-        return observation, reward, self._steps == 10, False, info
+        return self._or("step", (observation, reward, self._steps == 10, False, info))
 
     def render(self):
         return self._or("render", None)

@@ -111,7 +111,7 @@ def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws learning curves or scores, one curve per configuration."""
     if not places:
         raise UsageError("expected at least one log directory")
-    for path in values.output:
+    for path in values.output or [""]:
         if not os.path.splitext(path)[1]:
             raise UsageError(f"--output files must have an extension, such as .png, .svg or .pdf, got {path}")
     check_outputs(values.output, values.overwrite)

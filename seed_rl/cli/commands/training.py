@@ -125,13 +125,15 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         _say(f"stopped; the same command continues the run in {run.logdir}")
     elif best >= target:
         _say(f"a mean return of {best:g} is reached")
+    elif not row and not math.isnan(target):
+        raise Failure(f"--target_return={target:g} was not reached: the run was over before it wrote any metrics")
     elif not math.isnan(target):
         how_far = f"the best mean return is {best:g}"
         if best == -math.inf:
             prefix = run.experiment.score.removesuffix("episode_return")
             ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
             how_far = f"{ended} had ended, too few for a mean return"
-        after = f"{row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
+        after = f"{row['env_frames']:,.0f} frames and {duration(row['seconds'])}"
         raise Failure(f"--target_return={target:g} was not reached: after {after}, {how_far}")
     return stopped.exit_code
 

@@ -26,8 +26,11 @@ class Seats(NamedTuple):
     away: np.ndarray  # bool [N]: whether the row is played by members of the league
     first_rows: np.ndarray  # int [N]: id of the first row of the game to which the row belongs
     shares: np.ndarray
-    """float [N]: weight of the row's reward in the result of a game with opponents, negative for these. It is the number
-    of rows of the other side, so that sides of different sizes count equally, and a draw adds up to exactly 0."""
+    """float [N]: weight of the row's reward in the result of a game with opponents, negative for these.
+
+    It is the number of rows of the other side, so that sides of different sizes count equally, and a draw adds up to
+    exactly 0.
+    """
 
     @classmethod
     def of(cls, experiment: Experiment, share: float, num_devices: int) -> Self:
