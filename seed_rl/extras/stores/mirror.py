@@ -35,8 +35,9 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
 
     The mirror is uploaded every `seconds`, at least every 30. It outlives a learner that is killed, or can't reach the
     store at its end. The next run here then continues from it if its newest checkpoint is newer than the store's.
-    Raises a CannotUse if the URL can't be meant, another learner here uses it, or the mirror has no place, and a Failure,
-    now or at the end, if the store can't be reached.
+
+    Raises a CannotUse if the URL can't be meant, another learner here uses it, or the mirror has no place; and a
+    Failure, now or at the end, if the store can't be reached.
     """
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seed_rl")
     short, identity = os.path.basename(place.rstrip("/")), hashlib.sha256(place.encode()).hexdigest()[:12]
