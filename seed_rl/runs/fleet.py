@@ -148,7 +148,7 @@ class SupervisedFleet(Fleet):
                 return
             if ended is None or self._stopping.is_set():
                 return
-            was_stable = time.monotonic() - started > STABLE_SECONDS
+            was_stable = time.monotonic() - started > STABLE_SECONDS and not ended.useless  # building may take long
             if was_stable:
                 delays, failures, has_lasted = growing_delays(), 0, True
             elif ended.useless and not has_lasted:

@@ -106,7 +106,7 @@ def test_only_early_failures_count_and_an_actor_that_has_lasted_may_fail_to_star
         def _end(self, handle, kill): ...
 
     now, over = 0.0, threading.Event()
-    ends = [(60, False), (1, True), (1, False), (60, False), (1, False), (1, True), (1, False), (1, False)]
+    ends = [(60, False), (60, True), (1, False), (60, False), (1, False), (60, True), (1, False), (1, False)]
     monkeypatch.setattr(fleet, "time", SimpleNamespace(monotonic=lambda: now))
     actors = Scripted(1, str(tmp_path), on_failure=over.set)
     monkeypatch.setattr(actors._stopping, "wait", lambda delay: None)

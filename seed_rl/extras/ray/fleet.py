@@ -204,9 +204,10 @@ class RayActors(Fleet):
             return self._give_up(f"actors can't start: {why_it_cannot_start(error)}")
         if isinstance(error, ray.exceptions.RayTaskError):
             how = first_line(error.cause)
-            was_stable = began is not None and time.monotonic() - began > STABLE_SECONDS
+            useless = isinstance(error, CannotBuild)
+            was_stable = began is not None and time.monotonic() - began > STABLE_SECONDS and not useless
             member.has_lasted |= was_stable
-            if isinstance(error, CannotBuild) and not member.has_lasted:
+            if useless and not member.has_lasted:
                 return self._give_up(f"{member.name} can't run: {how} {log}")
             member.failures = 0 if was_stable else member.failures + 1
             if member.failures == MAX_FAILURES:
