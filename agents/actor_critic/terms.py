@@ -100,9 +100,9 @@ def add_up(terms: Terms, made: Decisions, entropy_cost: Any, config: ActorCritic
     values, entropy = made.values[:-1], tf.reduce_mean(made.acted * made.entropies)
     parts = {**terms.losses, "loss/entropy": -entropy_cost * entropy}
     metrics = {
-        "loss/total": tf.add_n([*parts.values()]),
         **parts,
         **terms.metrics,
+        "loss/total": tf.add_n([*parts.values()]),
         "policy/entropy": entropy,
         "policy/kl_behaviour_target": diagnostics.divergence(made.log_pi - made.log_mu, made.acted),
         "policy/mean_value": tf.reduce_mean(values),

@@ -50,7 +50,7 @@ class Sampler(abc.ABC):
         """The store has `num_slots`, also for unrolls in progress; see `PrioritizedSampler` for the exponents."""
         self.capacity = capacity
         self.priority_exponent, self.importance_exponent = priority_exponent, importance_exponent
-        self.generator = np.random.Generator(np.random.PCG64(seed))
+        self.generator = np.random.Generator(np.random.PCG64([seed, 1]))  # not what an environment has of the seed
         # A ring buffer: `len(self)` slots starting at `_oldest`, oldest first.
         self._order = np.zeros(capacity, np.int32)
         self._places = np.zeros(num_slots, np.int64)  # in that ring, by slot

@@ -30,6 +30,7 @@ from seed_rl.system.files import complete_or_absent
 
 MAY_CHANGE = (
     *("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from", "agent.dtype"),
+    "env.threads",
 )
 """Settings that affect what is learned from a frame by rounding at most: they may change when a run is resumed, and
 differ between learners of one run."""

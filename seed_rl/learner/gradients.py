@@ -1,12 +1,13 @@
 """The gradients of a minibatch, averaged over training devices and learners."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seed_rl.agents.base import Agent
+from seed_rl.agents.base import Agent, LossOutput
+from seed_rl.specs import CannotAct
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 
@@ -87,19 +88,51 @@ class Gradients:
         if columns.shape[0] < weights.shape[0]:
             unroll, weights = _minibatch(unroll, columns), tf.gather(weights, columns)
         variables = {name: [each.value for each in group.variables] for name, group in self.agent.groups.items()}
+        saved = _ids(each.value for each in self.agent.variables)  # before the loss, which might create some
         with tf.GradientTape(persistent=len(variables) > 1) as tape:
             output = self.agent.loss(unroll, weights, seed)
+        used = [*tape.watched_variables(), *(each for own in variables.values() for each in own)]
+        if stray := {f"{each.name} {each.shape}" for each in used if not _ids([each]) & saved}:
+            what = f"{type(self.agent).__name__}.variables lacks {', '.join(sorted(stray))}"
+            remedy = "build all layers when the agent is made, as parts of its network or of its own `variables`"
+            raise CannotAct(f"{what}, which its loss or a group of it uses: {remedy}")
+        self._check(output)
         gradients = {}
         for name, own in variables.items():
-            found = tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            found = tape.gradient(output.losses[name], own)
+            if all(gradient is None for gradient in found):
+                raise CannotAct(f"the loss {name!r} of {type(self.agent).__name__} depends on no variable of its group")
             # Gradients of embeddings have a row per look-up, which neither norms nor Keras's optimizers add up.
-            gradients[name] = [tf.convert_to_tensor(gradient) for gradient in found]
+            pairs = zip(found, own, strict=True)
+            gradients[name] = [tf.zeros(of.shape) if each is None else tf.convert_to_tensor(each) for each, of in pairs]
         means, maxima = (
             {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
             for metrics in (output.metrics, output.maxima)
         )
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
         return gradients, Measures(means, maxima, priorities)
+
+    def _check(self, output: Any) -> None:
+        """Raise CannotAct unless an agent has returned a loss for each of its groups."""
+        losses = output.losses if isinstance(output, LossOutput) else output
+        if isinstance(losses, Mapping):
+            kinds = {name: _kind_of(loss) for name, loss in losses.items()}
+            if kinds == dict.fromkeys(self.agent.groups, "float32[]"):
+                return
+            came = ", ".join(f"{name!r}: {kind}" for name, kind in kinds.items()) or "none"
+        else:
+            came = _kind_of(losses)
+        expected = f"a LossOutput with a loss, float32[], for each group, {', '.join(map(repr, self.agent.groups))}"
+        raise CannotAct(f"{type(self.agent).__name__}.loss must return {expected}, got {came}")
+
+
+def _kind_of(value: Any) -> str:
+    return f"{value.dtype.name}{[*value.shape]}" if tf.is_tensor(value) else type(value).__name__
+
+
+def _ids(variables: Iterable[Any]) -> set[int]:
+    """Identify TensorFlow's variables, of those on several devices each."""
+    return {id(part) for each in variables for part in (each, *getattr(each, "values", ()))}
 
 
 def _minibatch(unroll: Unroll, columns: tf.Tensor) -> Unroll:

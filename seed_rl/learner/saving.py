@@ -82,6 +82,8 @@ class Saver:
 
     def save_if_due(self) -> None:
         """Write the checkpoints that are due: the newest, the best and one to keep for good; log a failed write."""
+        if self._is_empty:
+            return
         evaluation, multiples = self._progress.new_evaluation(), self._multiples()
         is_due, has_passed = time.monotonic() >= self._due, multiples > self._passed
         self._passed = multiples
@@ -120,7 +122,14 @@ class Saver:
             raise
         self._save_last()
 
+    @property
+    def _is_empty(self) -> bool:
+        """Whether there is nothing to save yet, neither an update nor a replay."""
+        return not self._progress.counters.learner_updates and self._snapshot is None
+
     def _save_last(self) -> None:
+        if self._is_empty:
+            return
         try:
             self.save()
         except OSError as error:

@@ -22,6 +22,7 @@ class BadArchive(ValueError):
 
 
 _reading = functools.partial(explaining, BadArchive, "its arrays can't be read", Exception)
+_BFLOAT16 = ":bfloat16"  # end of the name of an array of such bits
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -31,8 +32,11 @@ def writing(file: IO[bytes]) -> Iterator[Callable[[str, np.ndarray], None]]:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
 
         def add(name: str, array: np.ndarray) -> None:
+            array = np.asarray(array)
+            if array.dtype.name == "bfloat16":  # which the format doesn't know
+                name, array = f"{name}{_BFLOAT16}", array.view(np.uint16)
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
         yield add
 
@@ -47,7 +51,7 @@ class Archive(Mapping[str, np.ndarray]):
         with _reading():
             self._archive = zipfile.ZipFile(file)
             infos = self._archive.infolist()
-            self._infos = {info.filename.removesuffix(".npy"): info for info in infos}
+            self._infos = {info.filename.removesuffix(".npy").removesuffix(_BFLOAT16): info for info in infos}
             if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
                 raise BadArchive("its arrays are compressed")
             if len(self._infos) < len(infos) or sum(info.file_size for info in infos) > file.seek(0, io.SEEK_END):
@@ -61,7 +65,12 @@ class Archive(Mapping[str, np.ndarray]):
             data = content.getbuffer()[content.tell() :]
             if dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != len(data):  # before it takes memory
                 raise BadArchive(f"{short_repr(name)} is no array of numbers")
-            return np.ndarray(shape, dtype, data, order="F" if is_fortran else "C").copy("K")
+            array = np.ndarray(shape, dtype, data, order="F" if is_fortran else "C").copy("K")
+            if not info.filename.endswith(f"{_BFLOAT16}.npy"):
+                return array
+            import ml_dtypes  # comes with TensorFlow, which such an array needs
+
+            return array.view(ml_dtypes.bfloat16)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._infos)

@@ -149,7 +149,7 @@ def opening(path: str) -> Iterator[IO[bytes]]:
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read arrays and state of one checkpoint file, or raise CheckpointError."""
     with opening(path) as file:
-        arrays = dict(Archive(file))
+        arrays = {_without_counters(name): array for name, array in Archive(file).items()}
     if _STATE not in arrays:
         raise CheckpointError(f"{path} is not a checkpoint: {_STATE} is missing")
     with explaining(CheckpointError, f"{path} is not a checkpoint: its {_STATE} can't be read", ValueError):
@@ -164,7 +164,13 @@ def env_frames(state: Mapping[str, Any], path: str) -> int:
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:
     """Map Keras variables by a name that is the same in every process: their index and their own name."""
-    return {f"{prefix}/{index:03d}/{variable.name}": variable for index, variable in enumerate(variables)}
+    named = ((f"{prefix}/{index:03d}/{variable.name}", variable) for index, variable in enumerate(variables))
+    return {_without_counters(name): variable for name, variable in named}
+
+
+def _without_counters(name: str) -> str:
+    """Leave out what Keras appends where a process has several layers without names: `dense_2` is `dense`."""
+    return re.sub(r"_\d+(?=_|$)", "", name)
 
 
 def weights_in(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

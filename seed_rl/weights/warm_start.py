@@ -29,9 +29,12 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
         raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {short_repr(kind)}, expected {own}")
     weights = checkpoints.weights_in(arrays)
     variables = checkpoints.variables_for(agent, weights)
-    if variables.keys() != weights.keys():
+    either = {**weights, **variables}
+    # Settings of learning may add a number, such as how much to explore.
+    if any(tuple(either[name].shape) for name in variables.keys() ^ weights.keys()):
         layers = f"{len(weights)} arrays of weights, expected {len(variables)}"
         raise CheckpointError(f"Experiment.init_from: the network of {path} has other layers: {layers}")
+    variables = {name: variable for name, variable in variables.items() if name in weights}
     taken, reason = _matching(variables, weights)
     if not taken:
         raise CheckpointError(f"Experiment.init_from: nothing in {path} fits: {reason}")

@@ -75,6 +75,19 @@ def test_checkpoints_are_written_when_due(tmp_path, clock):
         assert len(run.files) == count
 
 
+def test_nothing_is_written_before_there_is_something_to_continue_from(tmp_path, clock):
+    run = Run(tmp_path)
+    run.saver.begin()
+    clock.now += 100
+    run.learn(0, evaluation=1.0)
+    with pytest.raises(KeyboardInterrupt), run.saver.last_checkpoint():
+        raise KeyboardInterrupt
+    assert run.files == []
+    run.saver.attach(Content(b"some sequences"), restored=False)
+    run.learn(0)
+    assert run.files == [CHECKPOINT(0), SNAPSHOT(0)]
+
+
 def test_the_best_evaluation_is_kept_also_by_a_restart_and_replaced_if_damaged(tmp_path, caplog):
     def best():
         arrays, state = checkpoints.load(str(run.directory / "best.npz"))
@@ -132,20 +145,20 @@ def test_the_last_checkpoint_is_written_at_the_end_and_after_leaving_but_not_aft
 
 
 def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, clock, caplog):
-    run, message = Run(tmp_path), "the last checkpoint can't be written (File too large); "
+    run, message = Run(tmp_path, updates=1), "the last checkpoint can't be written (File too large); "
     clock.now += 10
     with largest_file(1000):
         run.saver.save_if_due()
     assert run.files == [], "the partial file is gone: it would fill the disk"
     assert "checkpoints can't be written (File too large): training continues, with retries" in caplog.text
-    for newest in ("there is none", f"{run.directory / CHECKPOINT(0)} is the newest there is"):
+    for newest in ("there is none", f"{run.directory / CHECKPOINT(1)} is the newest there is"):
         with largest_file(1000), pytest.raises(Failure) as error, run.saver.last_checkpoint():
             pass
         assert str(error.value) == message + newest
-        run.progress.counters.learner_updates = 0
-        run.saver.save()
         run.progress.counters.learner_updates = 1
-    assert run.files == [CHECKPOINT(0)]
+        run.saver.save()
+        run.progress.counters.learner_updates = 2
+    assert run.files == [CHECKPOINT(1)]
 
 
 def test_a_checkpoint_to_keep_that_cannot_be_written_is_tried_again_when_one_is_due(tmp_path, clock, monkeypatch):

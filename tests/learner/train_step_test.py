@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.base import LossOutput
+from seed_rl.agents.base import LossOutput, VariableGroup
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.specs import CannotAct
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
 ADAM = {"name": "adam", "learning_rate": 0.05, "beta_1": 0.6, "beta_2": 0.8, "epsilon": 0.3}
@@ -190,6 +191,45 @@ def test_statistics_move_once_a_batch_before_its_gradients_and_see_the_first_one
     assert update.priorities.size == 0, "of an agent that gives none"
     assert updated(train_step, REWARDS + np.inf).optimizer_steps == 0
     assert float(agent.mean.value) == pytest.approx(3 * REWARDS.mean(), rel=1e-5), "not by what isn't finite"
+
+
+STRAY = keras.Variable([1.0], dtype="float32", name="stray")
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (lambda out: out.losses["both"], r"float32 scalar|got float32\[\]$"),
+        (lambda out: out._replace(losses={}), "for each group, 'both', got none$"),
+        (lambda out: out._replace(losses=out.losses | {"more": 0.0}), r"'both': float32\[\], 'more': float$"),
+        (
+            lambda out: out._replace(losses={"both": out.losses["both"] * tf.ones([2])}),
+            r"'both': float32\[2\]$",
+        ),
+        (
+            lambda out: out._replace(losses={"both": tf.zeros([])}),
+            "'both' of QuadraticAgent depends on no variable",
+        ),
+        (
+            lambda out: out._replace(losses={"both": out.losses["both"] * STRAY.value[0]}),
+            r"QuadraticAgent.variables lacks stray:0 \(1,\), which its loss",
+        ),
+    ],
+)
+def test_losses_that_would_train_something_else_are_refused(made, sentence, monkeypatch):
+    loss = QuadraticAgent.loss
+    monkeypatch.setattr(QuadraticAgent, "loss", lambda *arguments: made(loss(*arguments)))
+    with pytest.raises(CannotAct, match=sentence):
+        updated(TrainStep(QuadraticAgent(), Optimizer()), REWARDS)
+
+
+def test_a_group_of_what_is_not_saved_is_refused(monkeypatch):
+    monkeypatch.setattr(QuadraticAgent, "variables", property(lambda agent: [agent._vector]))
+    monkeypatch.setattr(
+        QuadraticAgent, "groups", property(lambda agent: {"both": VariableGroup([agent._vector, agent._scalar])})
+    )
+    with pytest.raises(CannotAct, match="variables lacks scalar"):
+        updated(TrainStep(QuadraticAgent(), Optimizer()), REWARDS)
 
 
 def test_a_warm_up_changes_nothing_and_leaves_nothing_to_compile(monkeypatch):

@@ -4,6 +4,7 @@ import io
 import struct
 import zipfile
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -30,6 +31,13 @@ def written(arrays):
 def assert_same(found):
     for name, array in found.items():
         np.testing.assert_array_equal(array, ARRAYS[name], strict=True)
+
+
+def test_bfloat16_comes_back():
+    array = np.array([[1.5], [-2]], ml_dtypes.bfloat16)
+    found = Archive(written({"one": array, "other": np.float32(3)}))
+    assert list(found) == ["one", "other"]
+    np.testing.assert_array_equal(found["one"], array, strict=True)
 
 
 def test_arrays_come_back_and_numpy_reads_them_too():

@@ -1,4 +1,5 @@
 import os
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -26,6 +27,14 @@ def test_the_newest_are_kept_and_come_back_as_they_were(tmp_path):
     assert set(arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array, strict=True)
+
+
+def test_counters_in_the_names_of_layers_without_names_dont_matter(tmp_path):
+    here, there = ([SimpleNamespace(name=f"net_dense{number}_kernel_m")] for number in ("", "_12"))
+    (name,) = name_variables("optimizer/all", here)
+    assert list(name_variables("optimizer/all", there)) == [name]
+    checkpoints.save(str(tmp_path), 1, {"optimizer/all/000/net_dense_3_kernel_m": np.ones(2)}, {}, keep=1)
+    assert list(checkpoints.newest(str(tmp_path))[1]) == [name]
 
 
 def test_a_file_that_was_cut_off_is_passed_over_with_a_warning_or_is_an_error_if_it_is_the_only_one(tmp_path, caplog):

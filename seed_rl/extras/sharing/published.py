@@ -45,7 +45,7 @@ def opened(place: str, checkpoint: str | None) -> contextlib.AbstractContextMana
     if not os.path.exists(place) and ROOT.is_dir():
         if place in (known := names()):
             place = str(ROOT / place)
-        elif meant := did_you_mean(place, known):
+        elif "/" not in place and (meant := did_you_mean(place, known)):
             raise ConfigError(f"{place} is neither a directory nor a pretrained policy.{meant}")
     return _as_log_directory(place) if os.path.isfile(os.path.join(place, WEIGHTS)) else None
 

@@ -44,6 +44,7 @@ def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkey
     assert (evaluated["logdir"], evaluated["checkpoint"]) == ("catch", "checkpoint-000000000000.npz")
     assert main(["eval", "--logdir=cacth"]) == 2
     assert "Did you mean 'catch'?" in capsys.readouterr().err
+    assert published.opened("runs/catch/best", None) is published.opened("gs://bucket/catch", None) is None
     assert main(["pretrained"]) == 0
     assert "\ncatch " in f"\n{capsys.readouterr().out}"
 
