@@ -2,9 +2,10 @@
 
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from seed_rl.settings import OneOf
 from seed_rl.specs import CannotAct
@@ -36,3 +37,12 @@ def own_class(setting: str, path: str, base: type[T]) -> type[T]:
         came = f"{module} has no {name}" if found is None else f"{name} is something else"
         raise CannotAct(f"{setting} = {path!r}: expected a subclass of {base.__name__}, but {came}")
     return found
+
+
+def build_own_class(setting: str, path: str, base: type[T], **arguments: Any) -> T:
+    """Build an `own_class`; raise CannotAct if it doesn't take the arguments."""
+    kind: Any = own_class(setting, path, base)
+    called = f"{setting} = {path!r} is called with {', '.join(arguments)}"
+    with explaining(CannotAct, called, TypeError):
+        inspect.signature(kind.__init__).bind(None, **arguments)
+    return cast(T, kind(**arguments))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import gin
 
-from seed_rl.own_classes import OneOfOrOwn, own_class
+from seed_rl.own_classes import OneOfOrOwn, build_own_class
 from seed_rl.settings import NonNegative, OneOf, Settings, Within
 
 Decay: TypeAlias = Annotated[float, Within(0, 0.999999)]
@@ -49,19 +49,18 @@ class Optimizer(Settings):
     def build(self, variables: Sequence[Any]) -> Any:
         """Build the Keras optimizer of some Keras variables; its learning rate is set at every update.
 
-        Raise CannotAct if the class that `name` names can't be imported.
+        Raise CannotAct if the class that `name` names can't be imported, or doesn't take these arguments.
         """
         import keras  # late import: actors read settings but don't load Keras
 
-        kind, own = keras.optimizers.Optimizer, {}
+        kinds, rate = keras.optimizers, float(self.learning_rate)
+        shared: dict[str, Any] = {"learning_rate": rate, "weight_decay": self.weight_decay or None}
         if self.name == "adam":
-            kind, own = keras.optimizers.Adam, {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
+            optimizer = kinds.Adam(beta_1=self.beta_1, beta_2=self.beta_2, epsilon=self.epsilon, **shared)
         elif self.name == "rmsprop":
-            own = {"rho": self.decay, "momentum": self.momentum, "epsilon": self.epsilon}
-            kind = keras.optimizers.RMSprop
+            optimizer = kinds.RMSprop(rho=self.decay, momentum=self.momentum, epsilon=self.epsilon, **shared)
         else:
-            kind = own_class("Optimizer.name", self.name, kind)
-        optimizer = kind(learning_rate=float(self.learning_rate), weight_decay=self.weight_decay or None, **own)
+            optimizer = build_own_class("Optimizer.name", self.name, kinds.Optimizer, **shared)
         optimizer.exclude_from_weight_decay([variable for variable in variables if len(variable.shape) < 2])
         optimizer.build(list(variables))
         return optimizer

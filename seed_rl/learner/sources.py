@@ -16,6 +16,7 @@ from seed_rl.buffers.snapshot import arrays_of, read_unrolls, write_snapshot
 from seed_rl.buffers.unroll_store import Addresses, Unrolls
 from seed_rl.experiment import Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
+from seed_rl.specs import CannotAct
 from seed_rl.system.archives import Archive, BadArchive
 from seed_rl.system.files import explaining
 from seed_rl.types import Unroll
@@ -156,7 +157,10 @@ class ReplaySource(Source):
 
     def draw(self) -> Batch:
         """Draw a batch from the present content."""
-        slots, weights, scale = self.sampler.sample(self.sizes.batch_size)
+        slots, weights, scale = self.sampler.sample(count := self.sizes.batch_size)
+        if np.shape(slots) != (count,) or np.shape(weights) != (count,):
+            came = f"{list(np.shape(slots))} slots and {list(np.shape(weights))} weights"
+            raise CannotAct(f"{type(self.sampler).__name__}.sample must draw {count} sequences, but came with {came}")
         self._drawn += 1
         self._last_slots = slots
         return Batch(self.read(self.unrolls.at(slots)), self.unrolls.pool.versions[slots], weights, scale)

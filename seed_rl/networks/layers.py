@@ -8,7 +8,7 @@ import keras
 from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
-from seed_rl.own_classes import own_class
+from seed_rl.own_classes import build_own_class
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.system.devices import has_accelerator
 
@@ -73,10 +73,11 @@ def build_torso(config: TrunkConfig, spec: ArraySpec, name: str, block: int) -> 
 
 def build_own(config: TrunkConfig, role: str, name: str) -> Any:
     """Instantiate the custom layer that `config` names for a role; raise CannotAct if there is no such class."""
-    kind = own_class(f"{type(config).__name__}.{role}", getattr(config, role), keras.Layer)
-    if role == "core":
-        return kind(units=config.core_units, dtype=config.dtype, name=name)
-    return kind(units=config.hidden or 256, kernel_initializer=config.kernel_initializer, dtype=config.dtype, name=name)
+    sizes: dict[str, Any] = {"units": config.core_units}
+    if role != "core":
+        sizes = {"units": config.hidden or 256, "kernel_initializer": config.kernel_initializer}
+    setting, path = f"{type(config).__name__}.{role}", getattr(config, role)
+    return build_own_class(setting, path, keras.Layer, **sizes, dtype=config.dtype, name=name)
 
 
 def check_features(config: TrunkConfig, role: str, features: Any, leading: Sequence[int]) -> None:

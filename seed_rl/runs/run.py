@@ -139,6 +139,8 @@ class Run:
         """
         if not self._directory:
             raise RuntimeError("the run is not open: use it as `with Run(...) as run`")
+        if self._rows is not None:
+            self._rows.close()
         self._rows = self._train(ctrl_c_asks() if stop is None else contextlib.nullcontext(stop))
         return self._rows
 

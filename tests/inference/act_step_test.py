@@ -17,7 +17,7 @@ from seed_rl.experiment import Actors, Experiment, Inference, config_files
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference import acting as acting_module
 from seed_rl.inference.acting import Acting
-from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, EnvSpec
+from seed_rl.specs import DTYPES, ArraySpec, CannotAct, ContinuousSpec, EnvSpec
 from seed_rl.system import devices
 from seed_rl.system.devices import HOST
 from seed_rl.types import EnvOutput, Unroll
@@ -49,6 +49,26 @@ def make_acting(agent, store_device, stagger=False):
     sizes = Sizes.of(experiment, agent)
     assert (sizes.num_envs, sizes.act_batches) == (NUM_ENVS, (2, 3, 6))
     return Acting(agent, sizes, experiment.inference, 0, ("", store_device))
+
+
+@pytest.mark.parametrize(
+    ("part", "made", "sentence"),
+    [
+        ("action", lambda action: action[:, None], r"action .*, int32\[B\], got int32\[B, 1\]$"),
+        ("behaviour", lambda state: (state, state), r"behaviour .*, int32\[B\], got \(int32\[B\], int32\[B\]\)$"),
+        ("state", lambda state: tf.cast(state, tf.float32), r"state .*, int32\[B\], got float32\[B\]$"),
+    ],
+)
+def test_what_an_agent_returns_must_be_what_it_declares(part, made, sentence, monkeypatch):
+    act = CountingAgent.act
+
+    def other(*arguments):
+        output = act(*arguments)
+        return output._replace(**{part: made(getattr(output, part))})
+
+    monkeypatch.setattr(CountingAgent, "act", other)
+    with pytest.raises(CannotAct, match=f"^CountingAgent.act must return the {sentence}"):
+        make_acting(CountingAgent(CountingAgentConfig(unroll_length=STRIDE), Counting().spec()), "").act_step.warm_up()
 
 
 def test_unrolls_are_on_the_first_accelerator_if_no_device_is_named(monkeypatch):

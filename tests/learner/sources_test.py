@@ -16,6 +16,7 @@ from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.learner.sources import Batch, JoinedSource, new_source
+from seed_rl.specs import CannotAct
 from seed_rl.system.archives import Archive, BadArchive, writing
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
@@ -125,6 +126,17 @@ def test_fifo_takes_whole_batches_in_order_and_frees_their_slots():
     assert rig.source.taken == 2
     assert len(rig.pool) == free - 1
     assert not rig.source.snapshot
+
+
+def test_a_sampler_that_draws_too_few_is_refused():
+    rig = Rig(4, Replay(capacity=20, min_size=6, sampler="uniform"))
+    sample = rig.source.sampler.sample
+    rig.source.sampler.sample = lambda count: sample(count - 1)
+    rig.produce(2)
+    rig.drawn()
+    rig.produce(4)
+    with pytest.raises(CannotAct, match=r"^UniformSampler.sample must draw 4 sequences, but came with \[3\] slots"):
+        rig.drawn()
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,11 @@ class Misshapen(Pixels):
         return frames
 
 
+class Sizeless(Pixels):
+    def __init__(self, name, dtype):
+        super().__init__(name=name, dtype=dtype)
+
+
 class NoTensor(LeakySum):
     def call(self, inputs, done, state):
         return None, state
@@ -212,6 +217,12 @@ class NoTensor(LeakySum):
         (
             IMAGES.observation,
             "torso",
+            f"{__name__}:Sizeless",
+            "{} is called with units, kernel_initializer, dtype, name: got an unexpected keyword argument",
+        ),
+        (
+            IMAGES.observation,
+            "torso",
             f"{__name__}:Misshapen",
             r"{}: its features must have the shape \[1, F\], got the shape \[1, 4, 4, 3\]",
         ),
@@ -222,7 +233,7 @@ class NoTensor(LeakySum):
             r"{}: its features must have the shape \[1, 1, F\], got NoneType",
         ),
     ],
-    ids=["no image", "too small", "missing", "misshapen", "no tensor"],
+    ids=["no image", "too small", "missing", "other arguments", "misshapen", "no tensor"],
 )
 def test_a_layer_that_does_not_fit_is_named(observation, role, layer, sentence):
     def features():
