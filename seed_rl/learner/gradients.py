@@ -117,7 +117,7 @@ class Gradients:
         losses = output.losses if isinstance(output, LossOutput) else output
         if isinstance(losses, Mapping):
             kinds = {name: _kind_of(loss) for name, loss in losses.items()}
-            if kinds == dict.fromkeys(self.agent.groups, "float32[]"):
+            if isinstance(output, LossOutput) and kinds == dict.fromkeys(self.agent.groups, "float32[]"):
                 return
             came = ", ".join(f"{name!r}: {kind}" for name, kind in kinds.items()) or "none"
         else:

@@ -122,6 +122,7 @@ def test_a_run_is_over_if_it_is_for_one_host(others, monkeypatch):
 @pytest.mark.parametrize("leaving", [GeneratorExit, KeyboardInterrupt, RuntimeError])
 def test_a_host_that_leaves_the_loop_tells_the_others_once_and_only_the_first_writes(leaving, tmp_path):
     progress = Progress(1, np.ones(1, bool))
+    progress.counters.learner_updates = 1
     for kind, written in ((OtherSaver, 0), (HostSaver, leaving is not RuntimeError)):
         link = ScriptedLink("waits")
         saver = kind(link, str(tmp_path), Logs(), {}, progress)
