@@ -65,7 +65,7 @@ class Policy:
         B than that of `reset`, is a ValueError. Recurrent states are reset where `done`; `last` has no effect.
         """
         if not isinstance(output, EnvOutput):
-            raise ValueError(f"act takes an EnvOutput of a batch, such as those of `outputs`, got {type(output).__name__}")
+            raise ValueError(f"act takes an EnvOutput, such as those of `outputs`, got {type(output).__name__}")
         if isinstance(observation := output.observation, Mapping):  # it may have what only training needs
             names = [name for name, _ in self.env_spec.observation_tensors() if name in observation]
             output = output._replace(observation={name: observation[name] for name in names})
