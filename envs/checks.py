@@ -84,7 +84,8 @@ class Checked(gymnasium.Wrapper):
             return result
         came = f"a tuple of {len(result)}" if isinstance(result, tuple) else _kind_of(result)
         remedy = "an environment of old Gym runs through Shimmy"
-        raise CannotBuild(f"{self._name}: {what} must return {_RESULTS[what]}, got {came}; {remedy}")
+        kind = CannotBuild if what in self._unseen else EnvironmentFailed
+        raise kind(f"{self._name}: {what} must return {_RESULTS[what]}, got {came}; {remedy}")
 
     def whose_turn(self) -> str:
         """The name of the environment, for messages."""

@@ -21,7 +21,7 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.errors import UsageError
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gone import without_gone, without_gone_in_text
-from seed_rl.experiment.own_gin import SHIPPED, check_references, own_gin
+from seed_rl.experiment.own_gin import SHIPPED, check_references, own_gin, references_in
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
 from seed_rl.foreign import description_of, short_repr, without_gin
 from seed_rl.networks.config import TrunkConfig
@@ -78,7 +78,7 @@ def _read(
     kind: type[SettingsT], gin_files: Sequence[str], gin_params: Sequence[str], agent: str | None = None
 ) -> SettingsT:
     """Build settings from gin files and bindings; raise ConfigError if they are wrong."""
-    with own_gin():
+    with own_gin() as references:
         try:
             for name in gin_files:
                 _parse(gin.parse_config_file, find_config(name))
@@ -87,12 +87,13 @@ def _read(
             for binding in gin_params:
                 current = without_gone_in_text(_quote(binding), "gin_params")
                 _parse(gin.parse_config, current, f"{binding!r}: ", binding.partition("=")[0].strip())
+                references.update(references_in(binding))
             _parse(lambda _: check_references(), "")
             _refuse_unused_scopes(gin.config_str())
             if kind is Experiment and not gin.get_bindings("Experiment", resolve_references=False):
                 raise ConfigError("there is no experiment: include a file that sets one, such as gym/any.gin")
             made = kind()  # gin supplies the arguments
-            _refuse_unused_macros(gin.config_str(), made)
+            _refuse_unused_macros(gin.config_str(), references, made)
             return made
         except ConfigError:
             raise
@@ -156,10 +157,11 @@ def _refuse_unused_scopes(bindings: str) -> None:
             raise ConfigError(f"{scope}/{setting} has no effect: nothing refers to this scope, as @{scope}/... would")
 
 
-def _refuse_unused_macros(bindings: str, made: Settings) -> None:
+def _refuse_unused_macros(bindings: str, references: set[str], made: Settings) -> None:
     for name in re.findall(r"^([\w/]+) =", bindings, re.MULTILINE):
-        if not re.search(rf"%{name}\b", bindings):
-            own = [f"{type(group).__name__}.{name}" for group in groups(made) if hasattr(group, name)]
+        if name not in references:
+            kinds = [type(group) for group in groups(made)]
+            own = [f"{kind.__name__}.{name}" for kind in kinds if name in kind.__dataclass_fields__]
             guess = own and f". Did you mean {' or '.join(own)}?"
             raise ConfigError(f"{name} has no effect: nothing refers to it, as %{name} would{guess or ''}")
 

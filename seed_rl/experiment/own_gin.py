@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import threading
 from collections.abc import Iterator
 from importlib import resources
@@ -19,8 +20,10 @@ _LOCK = threading.RLock()  # gin has one configuration per process
 
 
 @contextlib.contextmanager
-def own_gin() -> Iterator[None]:
+def own_gin() -> Iterator[set[str]]:
     """Give gin an empty configuration and its own files while the context is open, to one thread at a time.
+
+    Yields the names of macros to which the files that are read refer, whatever overrides the reference later.
 
     Another library of the program may use gin, too: its bindings, imports, readers and search paths come back
     afterwards.
@@ -39,9 +42,14 @@ def own_gin() -> Iterator[None]:
         theirs = {name: getattr(gin.config, name) for name in own}
         vars(gin.config).update(own)
         try:
-            yield
+            yield files.references
         finally:
             vars(gin.config).update(theirs)
+
+
+def references_in(text: str) -> list[str]:
+    """Return the names of the macros to which gin bindings refer, as in `Optimizer.learning_rate = %rate`."""
+    return re.findall(r"%([\w/]+)", text)
 
 
 def check_references() -> None:
@@ -59,6 +67,7 @@ class _Files:
 
     def __init__(self) -> None:
         self._including: list[str] = []  # those being read, each included by the previous one
+        self.references: set[str] = set()
 
     def is_there(self, name: str) -> bool:
         return os.path.isfile(self._path(name))
@@ -71,6 +80,7 @@ class _Files:
         with open(path, encoding="utf-8-sig") as file:
             text = io.StringIO(without_gone_in_text(file.read(), path))
         text.name = path  # for gin's messages
+        self.references.update(references_in(text.getvalue()))
         self._including.append(path)
         try:
             yield text

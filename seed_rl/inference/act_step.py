@@ -1,5 +1,6 @@
 """The compiled act step: everything the device does with a batch of observations, in one call."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,8 +58,7 @@ class ActStep:
         self._no_step = np.array([sizes.num_envs, False, store.num_places, store.num_slots], np.int32)[:, None]
         with tf.device(device):
             self._memory = Rows((agent.step_spec.prev_action, agent.state_spec), sizes.num_envs + 1)
-        step = agent.step_spec
-        self._declared = _kinds({"action": step.action, "behaviour": step.behaviour, "state": agent.state_spec}, 0)
+        self._declared = ActOutput(agent.step_spec.action, agent.step_spec.behaviour, agent.state_spec)
         # The whole step is one program, unless the store is on the host of an accelerator: then a second program there
         # writes the unrolls. On a CPU a network with convolutions is a plain graph between two compiled parts.
         apart = devices.has_accelerator() and store.device == HOST
@@ -128,7 +128,7 @@ class ActStep:
         prev_action, state = self._load(env_ids, restarted)
         greedy = False if self._first_greedy_env is None else env_ids >= self._first_greedy_env
         output = self._agent.act(prev_action, env_output, state, env_ids, seed, greedy)
-        self._check(output)
+        self._check(output, env_ids.shape[0])
         stored = self._agent.stored_state(state)
         return Unroll(stored, prev_action, env_output, output.action, output.behaviour), output.state
 
@@ -158,17 +158,15 @@ class ActStep:
         """Keep action and state for the environments' next steps."""
         self._memory.scatter(control[0], (step.action, state))
 
-    def _check(self, output: ActOutput) -> None:
-        """Raise CannotAct unless the agent has returned what it declares."""
-        for name, declared in self._declared.items():
-            came = _kinds(tf.nest.map_structure(tf.convert_to_tensor, getattr(output, name)), 1)
-            if str(came) != str(declared):
-                must = f"{type(self._agent).__name__}.act must return the {name} that its specs declare"
-                raise CannotAct(f"{must}, {declared}, got {came}".replace("'", ""))
-
-
-def _kinds(nest: Any, batch_axes: int) -> Any:
-    """Describe tensors or their specs, such as `float32[B, 3]`."""
-    return tf.nest.map_structure(
-        lambda each: f"{each.dtype.name}[{', '.join(['B', *map(str, each.shape[batch_axes:])])}]", nest
-    )
+    def _check(self, output: ActOutput, size: int) -> None:
+        """Raise CannotAct unless the agent has returned what it declares, for a batch of `size` environments."""
+        for name, specs in self._declared._asdict().items():
+            made = tf.nest.map_structure(tf.convert_to_tensor, getattr(output, name))
+            expected = tf.nest.map_structure(lambda spec: f"{spec.dtype.name}{[size, *spec.shape]}", specs)
+            came = tf.nest.map_structure(lambda each: f"{each.dtype.name}{[*each.shape]}", made)
+            with contextlib.suppress(TypeError, ValueError):  # of another structure
+                tf.nest.assert_same_structure(expected, came)
+                if tf.nest.flatten(expected) == tf.nest.flatten(came):
+                    continue
+            must = f"{type(self._agent).__name__}.act must return the {name} that its specs declare"
+            raise CannotAct(f"{must}, {expected}, got {came}".replace("'", ""))

@@ -104,7 +104,9 @@ class Gradients:
                 raise CannotAct(f"the loss {name!r} of {type(self.agent).__name__} depends on no variable of its group")
             # Gradients of embeddings have a row per look-up, which neither norms nor Keras's optimizers add up.
             pairs = zip(found, own, strict=True)
-            gradients[name] = [tf.zeros(of.shape) if each is None else tf.convert_to_tensor(each) for each, of in pairs]
+            gradients[name] = [
+                tf.zeros(of.shape, of.dtype) if each is None else tf.convert_to_tensor(each) for each, of in pairs
+            ]
         means, maxima = (
             {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
             for metrics in (output.metrics, output.maxima)

@@ -124,7 +124,7 @@ class Saver:
 
     @property
     def _is_empty(self) -> bool:
-        """Whether there is nothing to save yet, neither an update nor a replay."""
+        """Whether there is nothing to save yet: no update, and no replay that is saved."""
         return not self._progress.counters.learner_updates and self._snapshot is None
 
     def _save_last(self) -> None:

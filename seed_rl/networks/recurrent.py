@@ -136,8 +136,8 @@ def _unroll(
 
     def gradient(d_outputs: tf.Tensor, d_cells: tf.Tensor) -> tuple:
         # The state from which each step started, after the reset.
-        h_tm1 = keep * tf.concat([h[tf.newaxis], outputs[:-1]], axis=0)
-        c_tm1 = keep * tf.concat([c[tf.newaxis], cells[:-1]], axis=0)
+        h_tm1 = tf.where(keep > 0, tf.concat([h[tf.newaxis], outputs[:-1]], axis=0), 0)
+        c_tm1 = tf.where(keep > 0, tf.concat([c[tf.newaxis], cells[:-1]], axis=0), 0)
         d_projected, d_h, d_c = _backward(gates, cells, c_tm1, keep, recurrent_kernel, d_outputs, d_cells)
         d_recurrent_kernel = tf.tensordot(
             tf.cast(h_tm1, recurrent_kernel.dtype), tf.cast(d_projected, recurrent_kernel.dtype), [[0, 1], [0, 1]]

@@ -50,7 +50,7 @@ class ActorEnd(NamedTuple):
     killed: bool = False
     """Whether it was killed from outside or lost with its node; any other end counts as a failure."""
     useless: bool = False
-    """Whether another start is no use, unless one has lasted: then something here has changed, perhaps for a while."""
+    """Whether another start is no use; if an earlier one has lasted, something has changed, perhaps for a while."""
 
 
 class Fleet(abc.ABC):

@@ -102,7 +102,7 @@ def find(logdir: str, name: str | None) -> str:
     if name in (None, "newest"):
         if found := paths(directory):
             return found[-1]
-        when = "after Logs.checkpoint_interval_s seconds of training, or when it ends"
+        when = "after Logs.checkpoint_interval_s seconds of training, or when it ends after an update"
         raise CheckpointError(f"{logdir} has no checkpoint yet: the first is written {when}")
     if name == "best" and BEST not in files_in(directory):
         when = f"after {EVALUATION} evaluation episodes, which need Actors.num_eval_envs"

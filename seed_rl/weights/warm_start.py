@@ -30,7 +30,7 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     weights = checkpoints.weights_in(arrays)
     variables = checkpoints.variables_for(agent, weights)
     either = {**weights, **variables}
-    # Settings of learning may add a number, such as how much to explore.
+    # Settings of learning may add a number at the end, such as how much to explore.
     if any(tuple(either[name].shape) for name in variables.keys() ^ weights.keys()):
         layers = f"{len(weights)} arrays of weights, expected {len(variables)}"
         raise CheckpointError(f"Experiment.init_from: the network of {path} has other layers: {layers}")

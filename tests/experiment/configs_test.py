@@ -189,6 +189,16 @@ def test_a_file_may_begin_with_a_byte_order_mark_includes_files_beside_it_and_is
     assert config_files.load(["catch/vtrace"]).env.rows == 10
 
 
+def test_a_macro_may_be_overridden_where_it_is_used(tmp_path):
+    (tmp_path / "base.gin").write_text(
+        f"{CATCH}\nrate = 0.5\nsize = 64\nOptimizer.learning_rate = %rate\nVTrace.hidden = %size"
+    )
+    (tmp_path / "mine.gin").write_text("include 'base.gin'\nOptimizer.learning_rate = 0.25")
+    changed = config_files.load(str(tmp_path / "mine.gin"), ["VTrace.hidden = 32"])
+    assert (changed.optimizer.learning_rate, changed.agent.hidden) == (0.25, 32)
+    assert config_files.load(str(tmp_path / "base.gin"), ["size = 16"]).agent.hidden == 16
+
+
 def test_evaluation_environments_have_the_others_settings_but_those_that_are_theirs(tmp_path):
     options = 'Actors.eval_options={"options": {"g": 9}, "keys": ["state"], "id": "stranger:Pendulum-v0"}'
     changes = [options, "Actors.num_eval_envs = 16", 'Gym.options={"g": 1, "h": 2}', "Gym.frame_size = 7"]

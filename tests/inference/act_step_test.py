@@ -54,9 +54,9 @@ def make_acting(agent, store_device, stagger=False):
 @pytest.mark.parametrize(
     ("part", "made", "sentence"),
     [
-        ("action", lambda action: action[:, None], r"action .*, int32\[B\], got int32\[B, 1\]$"),
-        ("behaviour", lambda state: (state, state), r"behaviour .*, int32\[B\], got \(int32\[B\], int32\[B\]\)$"),
-        ("state", lambda state: tf.cast(state, tf.float32), r"state .*, int32\[B\], got float32\[B\]$"),
+        ("action", lambda action: action[:, None], r"action .*, int32\[2\], got int32\[2, 1\]$"),
+        ("behaviour", lambda state: (state, state), r"behaviour .*, int32\[2\], got \(int32\[2\], int32\[2\]\)$"),
+        ("state", lambda state: tf.cast(state, tf.float32), r"state .*, int32\[2\], got float32\[2\]$"),
     ],
 )
 def test_what_an_agent_returns_must_be_what_it_declares(part, made, sentence, monkeypatch):

@@ -87,6 +87,8 @@ def test_a_state_that_is_no_number_ends_with_its_episode(kind):
     outputs, _ = layer(inputs, tf.constant([[False] * 3, [True] * 3]), lost)
     assert np.isnan(outputs[0]).all()
     assert np.isfinite(outputs[1]).all()
+    for found in learned(lambda *arguments: layer(*arguments), layer, inputs, tf.fill([2, 3], True), lost):
+        assert np.isfinite(found).all()
 
 
 def test_mixed_bfloat16_stays_close_with_a_float32_state_and_gradients():

@@ -133,7 +133,8 @@ class Link:
         Return whether a host is about to end (this one may, even if another is gone), and whether all update.
         """
         try:
-            scales = np.eye(self.hosts.count)[self.hosts.index] * weight_scale
+            scales = np.zeros(self.hosts.count)
+            scales[self.hosts.index] = weight_scale
             own = [leave, ready, 0 if self.hosts.index else env_frames, *scales.view(np.int64)]  # sums keep the bits
             leaving, having, self.env_frames, *bits = self.sum(np.array(own, np.int64)).tolist()
             self.weight_scale = float(np.array(bits).view(np.float64).max())

@@ -100,7 +100,7 @@ class _Member:
     handle: Any
     began: float | None = None  # start time; None while the actor waits for resources
     failures: int = 0  # number of early failures in a row
-    has_lasted: bool = False  # whether a start was followed by no early failure
+    has_lasted: bool = False  # whether it has once run for longer than `STABLE_SECONDS`
 
 
 @dataclasses.dataclass(eq=False)
@@ -200,16 +200,17 @@ class RayActors(Fleet):
     def _ended(self, member: _Member, began: float | None, error: Exception) -> None:
         """Give up, or restart the actor in a new process."""
         how, log = "its process or node was lost", f"(log: {member.log})"
+        useless = isinstance(error, CannotBuild)
+        has_lasted = began is not None and time.monotonic() - began > STABLE_SECONDS and not useless
+        if has_lasted:
+            member.failures, member.has_lasted = 0, True
         if isinstance(error, ray.exceptions.ActorDiedError):  # permanently
             return self._give_up(f"actors can't start: {why_it_cannot_start(error)}")
         if isinstance(error, ray.exceptions.RayTaskError):
             how = first_line(error.cause)
-            useless = isinstance(error, CannotBuild)
-            was_stable = began is not None and time.monotonic() - began > STABLE_SECONDS and not useless
-            member.has_lasted |= was_stable
             if useless and not member.has_lasted:
                 return self._give_up(f"{member.name} can't run: {how} {log}")
-            member.failures = 0 if was_stable else member.failures + 1
+            member.failures += not has_lasted
             if member.failures == MAX_FAILURES:
                 return self._give_up(f"{member.name} ended {MAX_FAILURES} times in a row: {how} {log}")
             ray.kill(member.handle, no_restart=False)
