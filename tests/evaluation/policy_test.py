@@ -61,7 +61,7 @@ def test_a_step_of_another_shape_or_dtype_is_refused(saved_run):
         (fewer, r"reward float32\[3\]"),
         (output._replace(observation=output.observation[0]), r"uint8\[3, 10, 5, 1\]"),
         (output._replace(done=[0, 1, 0]), "done bool"),
-        (output.observation, "EnvOutput .*, got ndarray"),
+        (output.observation, "EnvOutput.*, got ndarray"),
     ):
         with pytest.raises(ValueError, match=word):
             policy.act(wrong)
