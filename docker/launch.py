@@ -154,12 +154,13 @@ def image_name(image: str, where: str | None, tag: str) -> str:
 
 def build_images(run: Runner, images: Sequence[str], where: str | None, tag: str, push: bool) -> None:
     """Builds images, and pushes them to a repository."""
+    revision = commit()
     for image in images:
         (kind, _, extra), name = image.partition("-"), image_name(image, where, tag)
         target, lock = kind if kind in ("football", "dmlab") else "image", kind if kind.endswith("pu") else "actor"
         command = [f"--file={DOCKER}/Dockerfile", f"--target={target}", f"--tag={name}", f"--build-arg=IMAGE={lock}"]
-        label = f"--label=org.opencontainers.image.revision={commit()}"
-        command += [f"--build-arg=EXTRA={extra}", f"--build-arg=COMMIT={commit()}", label]
+        command += [f"--build-arg=EXTRA={extra}", f"--build-arg=COMMIT={revision}"]
+        command += [f"--label=org.opencontainers.image.revision={revision}"]
         # Pushed images run on the cloud's machines, which may differ from this one.
         run("env", "DOCKER_BUILDKIT=1", "docker", "build", *command, *["--platform=linux/amd64"] * push, ROOT)
         if push:

@@ -16,11 +16,11 @@ from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
 from seed_rl.envs.spaces import leaves
 from seed_rl.envs.vector.final import numbers_of
 from seed_rl.envs.vector.masks import with_masks
-from seed_rl.foreign import description_of, short_repr
+from seed_rl.foreign import description_of, kind_of, short_repr
 
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _NUMERIC = (spaces.Box, *_CHOICES)
-_RESULTS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
+_RESULTS = {"reset": ("observation", "info"), "step": ("observation", "reward", "terminated", "truncated", "info")}
 
 
 class Checked(gymnasium.Wrapper):
@@ -80,12 +80,12 @@ class Checked(gymnasium.Wrapper):
             raise EnvironmentFailed(f"{self._name}: the reward of step must be one number, got {came}") from None
 
     def _whole(self, what: str, result: Any) -> tuple[Any, ...]:
-        if isinstance(result, tuple) and len(result) == _RESULTS[what].count(",") + 1:
+        if isinstance(result, tuple) and len(result) == len(_RESULTS[what]):
             return result
-        came = f"a tuple of {len(result)}" if isinstance(result, tuple) else _kind_of(result)
+        came = f"a tuple of {len(result)}" if isinstance(result, tuple) else kind_of(result)
         remedy = "an environment of old Gym runs through Shimmy"
         kind = CannotBuild if what in self._unseen else EnvironmentFailed
-        raise kind(f"{self._name}: {what} must return {_RESULTS[what]}, got {came}; {remedy}")
+        raise kind(f"{self._name}: {what} must return ({', '.join(_RESULTS[what])}), got {came}; {remedy}")
 
     def whose_turn(self) -> str:
         """The name of the environment, for messages."""
@@ -128,13 +128,9 @@ class Checked(gymnasium.Wrapper):
                 return
         except (LookupError, TypeError, ValueError):
             pass
-        is_short = isinstance(value, np.ndarray) and value.shape == space.shape and value.size < 4
-        came = short_repr(value) if is_short else _kind_of(value)
+        is_short = not isinstance(value, np.ndarray) or (value.shape == space.shape and value.size < 4)
+        came = short_repr(value) if is_short else kind_of(value)
         raise kind(f"{self._name}: {part} is declared as {short_repr(space)}, but came as {came}")
-
-
-def _kind_of(value: Any) -> str:
-    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else short_repr(value)
 
 
 @contextlib.contextmanager

@@ -96,6 +96,13 @@ def short_repr(value: Any) -> str:
     return text if len(text) <= _MAX_WORDS else f"{text[:_MAX_WORDS]}..."
 
 
+def kind_of(value: Any) -> str:
+    """The dtype and shape of an array or tensor, such as `float32[3, 2]`; the `short_repr` of anything else."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype.name}{[*value.shape]}"
+    return short_repr(value)
+
+
 def enumeration(phrases: Sequence[str], most: int = 4) -> str:
     """The first of some phrases, divided by semicolons, and the number of the others."""
     return "; ".join([*phrases[:most], *([f"and {len(phrases) - most} more"] if phrases[most:] else [])])

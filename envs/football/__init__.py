@@ -29,7 +29,8 @@ _INSTALL = "run scripts/install_gfootball.sh to build it, or use Football.backen
 class Football(EnvConfig):
     """A match or drill of football, in which agents control players of one or both teams.
 
-    By default it is the left team's player nearest to the ball. The first `left_players` rows of a match are a team.
+    By default an agent controls the left team's player nearest to the ball. The first `left_players` rows of a match
+    are a team.
     """
 
     suite: ClassVar[str] = "football"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.foreign import kind_of
 from seed_rl.system import devices
 from seed_rl.system.devices import HOST
 
@@ -54,7 +55,7 @@ class Rows:
         for spec, array in zip(specs, arrays, strict=True):
             expected = [len(indices), *spec.shape]
             if list(array.shape) != expected or array.dtype != spec.dtype.as_numpy_dtype:
-                raise ValueError(f"expected {spec.dtype.name}{expected}, got {array.dtype}{list(array.shape)}")
+                raise ValueError(f"expected {spec.dtype.name}{expected}, got {kind_of(array)}")
         with tf.device(self._device):
             values = tf.nest.map_structure(tf.constant, tf.nest.pack_sequence_as(self.specs, list(arrays)))
             self._put(tf.constant(indices, tf.int64), values)

@@ -90,8 +90,10 @@ def _read(
                 references.update(references_in(binding))
             _parse(lambda _: check_references(), "")
             _refuse_unused_scopes(gin.config_str())
-            if kind is Experiment and not gin.get_bindings("Experiment", resolve_references=False):
-                raise ConfigError("there is no experiment: include a file that sets one, such as gym/any.gin")
+            bound = gin.get_bindings("Experiment", resolve_references=False)
+            if kind is Experiment and not {"env", "agent"} <= bound.keys():
+                needed = "Experiment.env and Experiment.agent must be set"
+                raise ConfigError(f"{needed}: include an experiment, such as gym/any.gin")
             made = kind()  # gin supplies the arguments
             _refuse_unused_macros(gin.config_str(), references, made)
             return made

@@ -11,6 +11,7 @@ from seed_rl.agents.base import ActOutput, Agent
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.foreign import kind_of
 from seed_rl.specs import CannotAct, EnvSpec
 from seed_rl.system import devices
 from seed_rl.system.devices import HOST
@@ -162,8 +163,10 @@ class ActStep:
         """Raise CannotAct unless the agent has returned what it declares, for a batch of `size` environments."""
         for name, specs in self._declared._asdict().items():
             made = tf.nest.map_structure(tf.convert_to_tensor, getattr(output, name))
-            expected = tf.nest.map_structure(lambda spec: f"{spec.dtype.name}{[size, *spec.shape]}", specs)
-            came = tf.nest.map_structure(lambda each: f"{each.dtype.name}{[*each.shape]}", made)
+            expected = tf.nest.map_structure(
+                lambda spec: kind_of(tf.TensorSpec([size, *spec.shape], spec.dtype)), specs
+            )
+            came = tf.nest.map_structure(kind_of, made)
             with contextlib.suppress(TypeError, ValueError):  # of another structure
                 tf.nest.assert_same_structure(expected, came)
                 if tf.nest.flatten(expected) == tf.nest.flatten(came):

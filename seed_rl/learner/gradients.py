@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent, LossOutput
+from seed_rl.foreign import kind_of
 from seed_rl.specs import CannotAct
 from seed_rl.system import devices
 from seed_rl.types import Unroll
@@ -94,7 +95,7 @@ class Gradients:
         used = [*tape.watched_variables(), *(each for own in variables.values() for each in own)]
         if stray := {f"{each.name} {each.shape}" for each in used if not _ids([each]) & saved}:
             what = f"{type(self.agent).__name__}.variables lacks {', '.join(sorted(stray))}"
-            remedy = "build all layers when the agent is made, as parts of its network or of its own `variables`"
+            remedy = "build all layers when the agent is made, as parts of its network or of `variables`"
             raise CannotAct(f"{what}, which its loss or a group of it uses: {remedy}")
         self._check(output)
         gradients = {}
@@ -118,18 +119,14 @@ class Gradients:
         """Raise CannotAct unless an agent has returned a loss for each of its groups."""
         losses = output.losses if isinstance(output, LossOutput) else output
         if isinstance(losses, Mapping):
-            kinds = {name: _kind_of(loss) for name, loss in losses.items()}
+            kinds = {name: kind_of(loss) for name, loss in losses.items()}
             if isinstance(output, LossOutput) and kinds == dict.fromkeys(self.agent.groups, "float32[]"):
                 return
             came = ", ".join(f"{name!r}: {kind}" for name, kind in kinds.items()) or "none"
         else:
-            came = _kind_of(losses)
+            came = kind_of(losses)
         expected = f"a LossOutput with a loss, float32[], for each group, {', '.join(map(repr, self.agent.groups))}"
         raise CannotAct(f"{type(self.agent).__name__}.loss must return {expected}, got {came}")
-
-
-def _kind_of(value: Any) -> str:
-    return f"{value.dtype.name}{[*value.shape]}" if tf.is_tensor(value) else type(value).__name__
 
 
 def _ids(variables: Iterable[Any]) -> set[int]:

@@ -72,7 +72,7 @@ def build_torso(config: TrunkConfig, spec: ArraySpec, name: str, block: int) -> 
 
 
 def build_own(config: TrunkConfig, role: str, name: str) -> Any:
-    """Instantiate the custom layer that `config` names for a role; raise CannotAct if there is no such class."""
+    """Instantiate the custom layer that `config` names for a role; raise CannotAct as `build_own_class`."""
     sizes: dict[str, Any] = {"units": config.core_units}
     if role != "core":
         sizes = {"units": config.hidden or 256, "kernel_initializer": config.kernel_initializer}

@@ -25,7 +25,7 @@ class Seats(NamedTuple):
 
     away: np.ndarray  # bool [N]: whether the row is played by members of the league
     first_rows: np.ndarray  # int [N]: id of the first row of the game to which the row belongs
-    shares: np.ndarray
+    weights: np.ndarray
     """float [N]: weight of the row's reward in the result of a game with opponents, negative for these.
 
     It is the number of rows of the other side, so that sides of different sizes count equally, and a draw adds up to
@@ -41,8 +41,8 @@ class Seats(NamedTuple):
         games, players = np.divmod(rows, env.players)
         spread = np.floor((games + 1) * share) > np.floor(games * share)
         away = (players >= env.home_players) & (spread | (ids >= actors.num_training_envs))
-        shares = np.where(away, -float(env.home_players), float(env.players - env.home_players))
-        return cls(away, ids - players * num_devices, shares)
+        weights = np.where(away, -float(env.home_players), float(env.players - env.home_players))
+        return cls(away, ids - players * num_devices, weights)
 
 
 class LeagueActStep(ActStep):
@@ -139,7 +139,7 @@ class LeagueActStep(ActStep):
 
     def _follow(self, env_ids: np.ndarray, restarted: np.ndarray, output: EnvOutput) -> None:
         """Note the results of games that have ended, and draw the opponents of those that begin."""
-        np.add.at(self._returns, self._seats.first_rows[env_ids], self._seats.shares[env_ids] * output.reward)
+        np.add.at(self._returns, self._seats.first_rows[env_ids], self._seats.weights[env_ids] * output.reward)
         first = self._is_first[env_ids]
         ids, restarted, last = env_ids[first], restarted[first], output.last[first]
         over = (output.done[first] | last) & ~self._over[ids] & ~restarted

@@ -98,9 +98,9 @@ def test_rows_of_opponents_are_a_share_of_the_games_and_all_for_evaluation(share
 def test_a_draw_of_teams_of_any_sizes_is_exactly_even():
     teams = type("Teams", (Duel,), {"players": 5, "home_players": 2})()
     actors = Actors(num_actors=1, envs_per_group=5)
-    shares = Seats.of(dataclasses.replace(an_experiment(1.0), env=teams, actors=actors), 1.0, 1).shares
+    weights = Seats.of(dataclasses.replace(an_experiment(1.0), env=teams, actors=actors), 1.0, 1).weights
     goals = np.array([[1, 1, -1, -1, -1], [-1, -1, 1, 1, 1], [-1, -1, 1, 1, 1], [1, 1, -1, -1, -1]])
-    assert np.add.accumulate((goals * shares[:5]).ravel())[4::5].tolist() == [12, 0, -12, 0]
+    assert np.add.accumulate((goals * weights[:5]).ravel())[4::5].tolist() == [12, 0, -12, 0]
 
 
 def test_each_row_is_acted_for_by_its_own_player_and_games_are_counted(tmp_path):
