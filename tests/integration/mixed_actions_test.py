@@ -8,9 +8,9 @@ VTRACE = ["VTrace.hidden = 32", "VTrace.unroll_length = 8", "Optimizer.learning_
 
 
 def test_where_and_which_tool_are_learned(tmp_path):
-    experiment = load_experiment(["gym/any"], [*TASK, *SMALL, *VTRACE, "Experiment.total_frames = 12_000"])
+    experiment = load_experiment(["gym/any"], [*TASK, *SMALL, *VTRACE, "Experiment.total_frames = 10_000"])
     with Run(experiment, str(tmp_path), actors=THREADS) as run:
         for _ in run.train():
             pass
-    # A random policy has 1.6, the right tool in the middle 4.8, and a perfect policy 8.
-    assert evaluate_run(str(tmp_path), episodes=64, greedy=True).mean > 6.4
+    # The right tool in the middle earns 2, a perfect policy 8.
+    assert evaluate_run(str(tmp_path), episodes=64, greedy=True).mean > 4

@@ -127,7 +127,7 @@ class Echo(gymnasium.Env):
 
 
 class Workshop(gymnasium.Env):
-    """Asks for a place and a tool: the right tool earns 1 minus the distance, for eight steps. One other is in use."""
+    """Asks for a place and a tool, eight times: the right tool earns 1 there, 0 from 0.4 on. One other is in use."""
 
     observation_space = spaces.Dict({"task": spaces.Box(-1, 1, (4,), np.float32), "action_mask": spaces.MultiBinary(3)})
     action_space = spaces.Dict({"place": spaces.Box(-1, 1, (1,), np.float32), "tool": spaces.Discrete(3)})
@@ -140,7 +140,7 @@ class Workshop(gymnasium.Env):
     def step(self, action):
         assert action["tool"] != self._used
         distance = abs(float(action["place"][0]) - self._place)
-        reward = max(0.0, 1.0 - distance) if action["tool"] == self._tool else 0.0
+        reward = max(0.0, 1.0 - 2.5 * distance) if action["tool"] == self._tool else 0.0
         self._steps += 1
         return self._ask(), reward, self._steps == 8, False, {}
 
