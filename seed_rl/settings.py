@@ -59,8 +59,9 @@ class Place(NamedTuple):
 
 Count: TypeAlias = Annotated[int, Within(1)]
 NonNegative: TypeAlias = Annotated[float, Within(0)]
-SettingsT = TypeVar("SettingsT", bound="Settings")
 UnitInterval: TypeAlias = Annotated[float, Within(0, 1)]
+SettingsT = TypeVar("SettingsT", bound="Settings")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -81,10 +82,10 @@ def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 class Settings:
     """Base class of all settings: frozen, with types and bounds validated on construction.
 
-    Types are checked if they are simple: bool, int, float, str, None, tuples and unions of these. A float setting
-    accepts an int, and an int setting a whole number written as 1e6 or '300k'; neither accepts a bool. The parts of a
-    `tuple[Count, ...]` or `tuple[str, float]` are checked like settings. Bounds still apply if a subclass redeclares a
-    field with a different default.
+    Types are checked if they are bool, int, float, str, None, tuples, other settings or unions of these. A float
+    setting accepts an int, and an int setting a whole number written as 1e6 or '300k'; neither accepts a bool. The
+    parts of a `tuple[Count, ...]` or `tuple[str, float]` are checked like settings. Bounds still apply if a subclass
+    redeclares a field with a different default.
     """
 
     def __post_init__(self):
@@ -111,10 +112,7 @@ def without_places(settings: SettingsT, only_written: bool = False) -> SettingsT
 def whole_number(text: str) -> int:
     """Parse a whole number, which may be written as 1e6, 300k, 10M, 10m or 1_000_000, or raise ValueError."""
     match = re.fullmatch(r"([\d_]{0,40}\.?\d{1,40}(?:e\+?\d{1,2})?)([kmg]?)", text.strip(), re.ASCII | re.IGNORECASE)
-    number = (
-        decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[match[2].lower()] if match else None
-    )
-    if number is None or number != int(number):
+    if match is None or (number := decimal.Decimal(match[1]) * _UNITS[match[2].lower()]) != int(number):
         raise ValueError("expected a whole number such as 300000, 300k, 10M or 1e6")
     return int(number)
 
@@ -132,11 +130,13 @@ def _valid(name: str, value: Any, hint: Any) -> Any:
     if int in kinds and (type(value) is float or (type(value) is str and value[-1:].lower() in "kmg")):
         with contextlib.suppress(ValueError):
             value = whole_number(str(value))
-    simple = all(kind in (bool, int, float, str, tuple, type(None)) for kind in kinds)
-    if simple and type(value) not in kinds and not (type(value) is int and float in kinds):
+    groups = tuple(kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, Settings))
+    is_checked = all(kind in (bool, int, float, str, tuple, type(None), *groups) for kind in kinds)
+    fits = type(value) in kinds or (type(value) is int and float in kinds) or isinstance(value, groups)
+    if is_checked and not fits:
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise ValueError(f"{name} must be {names}, got {value!r}")
-    if simple and isinstance(value, float) and not math.isfinite(value):
+    if is_checked and isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value!r}")
     if type(value) is tuple and len(tuples) == 1:
         value = _valid_parts(name, value, tuples[0])

@@ -204,14 +204,6 @@ class Experiment(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        for name, kind, what in (
-            ("env", EnvConfig, "a config such as @Atari()"),
-            ("agent", AgentConfig, "a config such as @VTrace()"),
-            ("replay", Replay | None, "@Replay() or None"),
-            ("league", Settings | None, "opponents such as @League() or None"),
-        ):
-            if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"Experiment.{name} must be {what}, got {getattr(self, name)!r}")
         batch, parts, agent = self.batch_size, self.minibatches, type(self.agent).__name__
         if batch % parts:
             raise ValueError(f"Experiment.minibatches ({parts}) must divide Experiment.batch_size ({batch})")
