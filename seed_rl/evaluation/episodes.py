@@ -25,7 +25,7 @@ from seed_rl.types import EnvOutput
 from seed_rl.weights.policy_sources import opening
 
 _log = logging.getLogger(__name__)
-LOG_SECONDS = 5.0
+_LOG_SECONDS = 5.0
 
 
 class Played(NamedTuple):
@@ -115,7 +115,7 @@ def play(
             if left[index]:
                 left[index] -= 1
                 counted.append((total, length))
-        if (now := time.monotonic()) - logged > LOG_SECONDS:
+        if (now := time.monotonic()) - logged > _LOG_SECONDS:
             logged = now
             remaining = f"the longest at {tracker.longest:,} steps"
             if counted:

@@ -11,7 +11,6 @@ import os
 import re
 import textwrap
 import tokenize
-import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -88,12 +87,11 @@ def _read(
                 current = without_gone_in_text(_quote(binding), "gin_params")
                 _parse(gin.parse_config, current, f"{binding!r}: ", binding.partition("=")[0].strip())
                 references.update(references_in(binding))
-            _parse(lambda _: check_references(), "")
+            check_references()
             _refuse_unused_scopes(gin.config_str())
             bound = gin.get_bindings("Experiment", resolve_references=False)
             if kind is Experiment and not {"env", "agent"} <= bound.keys():
-                needed = "Experiment.env and Experiment.agent must be set"
-                raise ConfigError(f"{needed}: include an experiment, such as gym/any.gin")
+                raise ConfigError("Experiment.env and Experiment.agent must be set, as an include of gym/any.gin does")
             made = kind()  # gin supplies the arguments
             _refuse_unused_macros(gin.config_str(), references, made)
             return made
@@ -162,10 +160,9 @@ def _refuse_unused_scopes(bindings: str) -> None:
 def _refuse_unused_macros(bindings: str, references: set[str], made: Settings) -> None:
     for name in re.findall(r"^([\w/]+) =", bindings, re.MULTILINE):
         if name not in references:
-            kinds = [type(group) for group in groups(made)]
-            own = [f"{kind.__name__}.{name}" for kind in kinds if name in kind.__dataclass_fields__]
-            guess = own and f". Did you mean {' or '.join(own)}?"
-            raise ConfigError(f"{name} has no effect: nothing refers to it, as %{name} would{guess or ''}")
+            own = [f"{type(group).__name__}.{name}" for group in groups(made) if name in vars(group)]
+            guess = f". Did you mean {' or '.join(own)}?" if own else ""
+            raise ConfigError(f"{name} has no effect: nothing refers to it, as %{name} would{guess}")
 
 
 def _refuse_unused_groups(gin_params: Sequence[str], experiment: Experiment) -> None:
@@ -187,13 +184,11 @@ def find_config(name: str) -> str:
     for path in (name, os.path.join(SHIPPED, name), os.path.join(SHIPPED, f"{name}.gin")):
         if os.path.isfile(path):
             return path
-    if name and (os.path.isdir(name) or os.path.isdir(os.path.join(SHIPPED, name))):
-        files = [own for own in _shipped_files() if own.startswith(f"{name}/")]
-        inside = ", ".join(files or sorted(glob.glob(os.path.join(glob.escape(name), "*.gin"))))
-        raise ConfigError(f"expected a gin file, but {name} is a directory{inside and ' with '}{inside}")
+    if os.path.isdir(name):
+        raise ConfigError(f"expected a gin file, but {name} is a directory")
     if guess := did_you_mean(name.removesuffix(".gin"), _shipped_files()):
         raise ConfigError(f"no gin file {name!r}.{guess}")
-    raise ConfigError(f"no gin file {name!r}; expected a path or one of {', '.join(shipped_configs())}")
+    raise ConfigError(f"no gin file {name!r}; expected the path of a file or one of {', '.join(shipped_configs())}")
 
 
 def shipped_configs() -> list[str]:
@@ -247,13 +242,13 @@ def differences(experiment: Experiment, saved: Mapping[str, Any], place: str = "
     ]
 
 
-def save_config(experiment: Experiment, logdir: str, chosen: Mapping[str, str] = types.MappingProxyType({})) -> None:
+def save_config(experiment: Experiment, logdir: str, chosen: Mapping[str, str] | None = None) -> None:
     """Write all settings into the log directory, as `config.gin` for people and as `config.json`, which is read again.
 
     The latter also says what was `chosen` on this machine for settings that leave it open, by their dotted names.
     """
     os.makedirs(logdir, exist_ok=True)
-    data = {**experiment.to_json(), **{f"{name}{CHOSEN}": value for name, value in chosen.items()}}
+    data = {**experiment.to_json(), **{f"{name}{CHOSEN}": value for name, value in (chosen or {}).items()}}
     for name, text in (("config.gin", to_gin(experiment)), (SAVED, json.dumps(data, indent=2) + "\n")):
         with complete_or_absent(os.path.join(logdir, name)) as file:
             file.write(text.encode())

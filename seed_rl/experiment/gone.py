@@ -17,16 +17,11 @@ _log = logging.getLogger(__name__)
 class _Gone(NamedTuple):
     """A setting that is gone."""
 
-    since: str
-    """Date of the commit without it."""
-    did: str
-    """What it did at other values than those without effect, after "it"."""
-    without_effect: tuple[Any, ...] = ()
-    """Values that changed nothing; none: no value did that changes what is learned."""
-    today: Callable[[Any], dict[str, Any]] = lambda value: {}
-    """Returns the settings that mean the same today, by name."""
-    kind: type[Any] = object
-    """Type of the values that are gone, of a setting that still has others."""
+    since: str  # date of the commit without it
+    did: str  # at other values than those without effect, after "it"
+    without_effect: tuple[Any, ...] = ()  # values that changed nothing; none: no value changes what is learned
+    today: Callable[[Any], dict[str, Any]] = lambda value: {}  # returns the settings that mean the same, by name
+    kind: type[Any] = object  # of the values that are gone, of a setting that still has others
 
 
 def _core(units: int) -> dict[str, Any]:
