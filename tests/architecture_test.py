@@ -209,12 +209,3 @@ def test_actors_load_no_tensorflow(pytestconfig):
     )
     assert {"seed_rl.actor.loop", "seed_rl.agents.config", "seed_rl.envs.atari"} <= set(modules)
     assert first_with_tensorflow(modules) == ""
-
-
-def test_no_module_of_the_package_is_too_long():
-    long = {
-        module: lines
-        for module, path in project_modules().items()
-        if not path.name.endswith("_pb2.py") and (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
-    }
-    assert long == {}

@@ -15,22 +15,18 @@ DOCS = ROOT / "docs"
 
 
 def test_pages_are_up_to_date_and_written_from_their_data(monkeypatch, tmp_path):
-    copies = {tmp_path / f"{n}.md": path for n, path in enumerate(pages.PAGES)}
-    for copy, path in copies.items():
-        page = path.read_text(encoding="utf-8")
-        emptied, parts = re.subn(r"(<!-- \w+: .* -->\n)(?s:.*?)(<!-- end -->)", r"\1\2", page)
-        assert parts
-        copy.write_text(emptied, encoding="utf-8")
-    monkeypatch.setattr(pages, "PAGES", {copy: pages.PAGES[path] for copy, path in copies.items()})
-    monkeypatch.setattr(sys, "argv", ["pages.py"])
-    assert pages.main() == 0
-    for copy, path in copies.items():
-        assert copy.read_text(encoding="utf-8") == path.read_text(encoding="utf-8"), path
-    monkeypatch.setattr(pages, "PAGES", {copy: pages.PAGES[copy]})
     monkeypatch.setattr(sys, "argv", ["pages.py", "--check"])
     assert pages.main() == 0
+    path, data = next(iter(pages.PAGES.items()))
+    emptied, parts = re.subn(r"(<!-- \w+: .* -->\n)(?s:.*?)(<!-- end -->)", r"\1\2", path.read_text(encoding="utf-8"))
+    assert parts
+    copy = tmp_path / "page.md"
     copy.write_text(emptied, encoding="utf-8")
+    monkeypatch.setattr(pages, "PAGES", {copy: data})
     assert (pages.main(), copy.read_text(encoding="utf-8")) == (1, emptied)
+    monkeypatch.setattr(sys, "argv", ["pages.py"])
+    assert pages.main() == 0
+    assert copy.read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
 
 
 def test_every_record_is_listed_and_unchanged():
@@ -57,31 +53,6 @@ def test_new_records_are_appended_and_changed_ones_refused(monkeypatch, capsys, 
     (results / "a.csv").write_text("edited")
     assert records.add() == 1
     assert "never changed, but these are: docs/results/a.csv\n" in capsys.readouterr().err
-
-
-def test_ages_count_the_commits_that_changed_the_code_since_a_record(monkeypatch, tmp_path):
-    def git(*arguments):
-        identity = "-c", "user.name=A", "-c", "user.email=a@example"
-        return subprocess.check_output(["git", *identity, *arguments], cwd=tmp_path, text=True).strip()
-
-    def commit(name, content):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-        git("add", ".")
-        git("commit", "--quiet", "--message=a")
-        return git("rev-parse", "HEAD")
-
-    monkeypatch.setattr(records, "DOCS", tmp_path / "docs")
-    monkeypatch.setattr(records, "RECORDS", tmp_path / "docs" / "results" / "records.sha256")
-    git("init", "--quiet")
-    measured = commit("agents/agent.py", "1")
-    commit("docs/results/run/about.json", f'{{"commit": "{measured}"}}')
-    for name in ("envs/suite.py", "agents/agent.py", "docs/page.md"):
-        commit(name, "2")
-    assert [line.split()[1:] for line in records.ages()[1:]] == [[measured[:7], "1", "2", "docs/results/run"]]
-    commit("docs/results/run/about.json", '{"commit": "0123456789"}')
-    with pytest.raises(records.RecordError, match="unknown revision"):
-        records.ages()
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=["README", "Home"])

@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
 from seed_rl.evaluation.plot import band_of, plot_curves, plot_profiles
 from seed_rl.evaluation.recorded import RecordedRun, group_runs, runs_with_returns
@@ -68,19 +67,18 @@ def test_a_mean_is_of_the_runs_that_have_values():
     assert np.isnan(apart.value[(x > 1) & (x < 2)]).all()
 
 
-def test_all_formats_show_the_same_curves_and_say_what_they_are(tmp_path):
+def test_a_picture_says_what_its_curves_are(tmp_path):
     for seed, cost in ((1, 0.1), (2, 0.1), (1, 0.2)):
         evaluated = {"eval/episode_return": 150.0}
         run = write_run(tmp_path / f"runs/{cost}_{seed}", [seed, cost, 3], 1_000_000, **evaluated)
         bindings = [f"VTrace.entropy_cost = {cost}", f"Experiment.seed = {seed}"]
         config_files.save_config(config_files.load("gym/cartpole", bindings), run)
-    outputs = [tmp_path / "curve.png", tmp_path / "curve.svg", tmp_path / "again.svg"]
-    plot_curves([str(tmp_path / "runs")], [str(output) for output in outputs], "frames")
-    text = " ".join(words(outputs[1]))
+    one, again = tmp_path / "curve.svg", tmp_path / "again.svg"
+    plot_curves([str(tmp_path / "runs")], [str(one), str(again)], "frames")
+    text = " ".join(words(one))
     for part in ("entropy_cost = 0.1 (2 seeds)", "entropy_cost = 0.2", "2M", "dotted: 475.0", "dashed: evaluation"):
         assert part in text
-    assert outputs[1].read_text() == outputs[2].read_text(), "a picture is the same each time"
-    assert imread(outputs[0]).ndim == 3
+    assert one.read_text() == again.read_text(), "a picture is the same each time"
 
 
 def test_a_run_without_returns_is_left_out_with_a_warning(tmp_path, caplog):

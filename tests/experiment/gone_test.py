@@ -1,6 +1,5 @@
 """Configurations of earlier versions, as recorded runs have them."""
 
-import functools
 import gzip
 import json
 import pathlib
@@ -24,30 +23,24 @@ def settings_in(value):
             yield from settings_in(part)
 
 
-def records():
-    """Yield each file with recorded configurations, and a function per configuration that reads it."""
-    for path in sorted(DOCS.rglob("*")):
-        if path.suffix == ".gin":
-            yield path, [functools.partial(config_files.load, str(path))]
-        if path.suffix == ".json":
-            yield path, settings_in(json.loads(path.read_text()))
-        if path.suffix == ".tar":
-            with tarfile.open(path) as bundle:
-                lines = gzip.decompress(bundle.extractfile("journal.gz").read()).splitlines()
-                yield path, settings_in(json.load(bundle.extractfile("config.json")))
-            starts = [json.loads(line.removeprefix(b"run ")) for line in lines if line.startswith(b"run ")]
-            assert len(starts) > 0
-            yield path, settings_in(starts)
+def settings_recorded(path):
+    """All settings of runs in a file."""
+    if path.suffix == ".json":
+        return [*settings_in(json.loads(path.read_text()))]
+    if path.suffix != ".tar":
+        return []
+    with tarfile.open(path) as bundle:
+        lines = gzip.decompress(bundle.extractfile("journal.gz").read()).splitlines()
+        starts = [json.loads(line.removeprefix(b"run ")) for line in lines if line.startswith(b"run ")]
+        assert starts
+        return [*settings_in([json.load(bundle.extractfile("config.json")), *starts])]
 
 
 def test_every_recorded_configuration_is_read():
-    found, read = set(), set()
-    for path, configurations in records():
-        for each in configurations:
-            kind = repr({**each, "env.game": "", "seed": 0}) if isinstance(each, dict) else path
-            if kind not in read:
-                found.add(rebuild(each, str(path)) if isinstance(each, dict) else each())
-            read.add(kind)
+    found = {config_files.load(str(path)) for path in DOCS.rglob("*.gin")}
+    records = [(str(path), each) for path in sorted(DOCS.rglob("*")) for each in settings_recorded(path)]
+    different = {repr({**each, "env.game": "", "seed": 0}): (each, path) for path, each in records}
+    found |= {rebuild(*each) for each in different.values()}
     assert len(found) > 30
 
 

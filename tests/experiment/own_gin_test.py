@@ -15,7 +15,7 @@ STATE = {
 
 
 def state():
-    return {name: copy.copy(getattr(gin.config, name)) for name in STATE} | {"scope": gin.config.current_scope()}
+    return {name: copy.copy(getattr(gin.config, name)) for name in STATE}
 
 
 @gin.configurable(module="another_library")
@@ -27,11 +27,8 @@ def _another(size=1, of=None):
 def another_library():
     """A configuration of another library, locked and in a scope, with a binding of our settings and a hook."""
 
-    def hook(config):
-        raise AssertionError("asked about the configuration of others")
-
-    before = {name: copy.copy(getattr(gin.config, name)) for name in STATE}
-    gin.config.register_finalize_hook(hook)
+    before = state()
+    gin.config.register_finalize_hook(lambda config: pytest.fail("asked about the configuration of others"))
     gin.add_config_file_search_path("/elsewhere")
     gin.parse_config("import json\nsizes = 3\n_another.size = %sizes\nscope/_another.of = 'x'\nOptimizer.decay = 0.5")
     gin.config._set_config_is_locked(True)
