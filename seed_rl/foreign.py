@@ -118,7 +118,7 @@ def without_gin(error: BaseException) -> str:
     """The text of an error on one line, with the file and line that gin appends to it, but nothing else of that."""
     text = " ".join(str(error).split())
     place = re.search(r' In file "([^"]+)", line (\d+)', text)
-    text = re.split(r" In call to configurable| In bindings string| In file | in config string", text)[0]
+    text = re.split(r" No values supplied| In (call to configurable|bindings string|file )| in config string", text)[0]
     return f"{text} ({place[1]}, line {place[2]})" if place and place[1] != "None" else text
 
 

@@ -104,7 +104,8 @@ def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
 @contextlib.contextmanager
 def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator[tuple[Axes, list[Any], list[str]]]:
     """Yield axes, a list for legend handles and a list for notes, to be filled; then write the figure to all files."""
-    handles, notes = [], []
+    handles: list[Any] = []
+    notes: list[str] = []
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7, 4.2 + 0.1 * num_curves), layout="constrained")
         axes = figure.subplots()

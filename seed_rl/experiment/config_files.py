@@ -258,8 +258,7 @@ def to_gin(experiment: Experiment, documented: bool = False) -> str:
     """Format a self-contained gin file that binds every setting, each below its documentation if `documented`."""
     every = list(groups(experiment))
     imports = {f"import {type(group).__module__}" for group in every if type(group).__module__ != Experiment.__module__}
-    texts = [bindings(group, documented) for group in every]
-    return "\n\n".join(["\n".join(sorted(imports)), *texts]) + "\n"
+    return "\n\n".join(["\n".join(sorted(imports)), *(bindings(group, documented) for group in every)]) + "\n"
 
 
 def bindings(group: Settings, documented: bool = False) -> str:
