@@ -30,14 +30,14 @@ def test_a_game_is_played_to_its_end_by_all_players_and_the_file_is_written(save
 
 
 def test_a_policy_plays_until_it_is_stopped_in_changed_environments_that_it_can_act_in(saved_run):
-    logdir, _ = saved_run("memory/r2d2")
+    options, group = 'Actors.eval_options={"delay": 4}', ("Actors.num_eval_envs = 4", "Actors.envs_per_group = 4")
+    logdir, _ = saved_run("memory/r2d2", options, *group)
     stop = SimpleNamespace(is_set=iter([*[False] * 30, True]).__next__)
     longer = evaluate_run(logdir, episodes=40, num_envs=8, stop=stop, gin_params=["Memory.delay = 20"])
     assert longer.lengths == [22] * 8
     assert (longer.episodes, longer.wanted_episodes, longer.environment.options["delay"]) == (8, 40, 20)
-    assert "seed 1, Memory.delay = 20\nepisodes  8 of 40 (interrupted, which favours short" in text(longer)
-    options, group = 'Actors.eval_options={"delay": 4}', ("Actors.num_eval_envs = 4", "Actors.envs_per_group = 4")
-    own = evaluate_run(saved_run("memory/r2d2", options, *group)[0], episodes=2)
+    assert "Memory.delay = 20\nepisodes  8 of 40 (interrupted, which favours short" in text(longer)
+    own = evaluate_run(logdir, episodes=2)
     assert (own.lengths, own.gin_params) == ([6, 6], ['Actors.eval_options = {"delay": 4}'])
     for wrong in ("R2D2.hidden = 7", "Memory.delays = 7"):
         with pytest.raises(ConfigError, match=wrong.partition(" ")[0].rpartition(".")[2]):
