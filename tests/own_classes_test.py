@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from seed_rl.buffers.samplers import sampler_class
-from seed_rl.experiment import Replay
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.specs import CannotAct
 
@@ -27,7 +26,6 @@ def test_an_optimizer_may_be_any_of_keras():
         (build, "Optimizer.name", "json.nothing:Here", "No module named 'json.nothing'"),
         (sampler_class, "Replay.sampler", "json:JSONDecoder", "subclass of Sampler"),
         (lambda name: Optimizer(name=name), "Optimizer.name", "nowhere:X", "no module nowhere"),
-        (lambda name: Replay(sampler=name), "Replay.sampler", "nowhere:X", "no module nowhere"),
     ],
 )
 def test_a_wrong_class_is_named(use, setting, path, word):

@@ -1,4 +1,3 @@
-import os
 import pathlib
 
 import numpy as np
@@ -23,16 +22,12 @@ def outputs(steps, batch):
     ]
 
 
-def only_file(logdir):
-    (name,) = os.listdir(f"{logdir}/checkpoints")
-    return f"{logdir}/checkpoints/{name}"
-
-
 def test_a_policy_acts_in_evaluation_environments_as_the_agent_that_wrote_its_checkpoint(saved_run):
     network = ("R2D2.core = 'lstm'", "R2D2.core_units = 16", "R2D2.frame_stack = 3")
     logdir, agent = saved_run("catch/r2d2", *network, "R2D2.epsilon_base = 0.0", "R2D2.eval_epsilon = 0.5")
-    policy = load_policy(pathlib.Path(logdir), pathlib.Path(only_file(logdir)), seed=5)
-    assert (policy.checkpoint, policy.env_frames) == (only_file(logdir), 700)
+    path = f"{logdir}/checkpoints/checkpoint-000000000007.npz"
+    policy = load_policy(pathlib.Path(logdir), pathlib.Path(path), seed=5)
+    assert (policy.checkpoint, policy.env_frames) == (path, 700)
     for ours, theirs in zip(policy.agent.variables, agent.variables, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     policy.act(outputs(1, 1)[0])

@@ -30,9 +30,7 @@ DISTINCT = [name for name in config_files.shipped_configs() if not name.startswi
 @pytest.mark.parametrize("name", DISTINCT)
 def test_every_shipped_config_builds_its_agent_and_comes_back_from_a_log_directory(name, tmp_path):
     loaded = config_files.load([name])
-    agent = loaded.build_agent()
-    assert agent.length == agent.unroll_length + agent.overlap
-    assert len(agent.model.trainable_variables) > 0
+    loaded.build_agent()
     changed = dataclasses.replace(loaded, batch_size=2 * loaded.batch_size)  # not known to gin
     config_files.save_config(changed, str(tmp_path))
     assert config_files.load([str(tmp_path / "config.gin")]) == saved_config.load_saved(str(tmp_path)) == changed
@@ -79,14 +77,6 @@ def test_saved_settings_that_cannot_be(changes, named, tmp_path):
     (tmp_path / "config.json").write_text('{"seed":' if changes is None else json.dumps(settings | changes))
     with pytest.raises(ConfigError, match=f"^{tmp_path}/config.json .*{named}"):
         saved_config.load_saved(str(tmp_path))
-
-
-def test_saved_settings_without_a_newer_one_have_its_default(tmp_path):
-    settings = config_files.load(["catch/vtrace"], ["Experiment.seed = 5"]).to_json()
-    del settings["batch_size"], settings["agent.discount"]
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    loaded = saved_config.load_saved(str(tmp_path))
-    assert (loaded.seed, loaded.batch_size, loaded.agent.discount) == (5, 32, 0.99)
 
 
 def test_modules_outside_of_the_library_are_named_by_the_reader(tmp_path, monkeypatch):
