@@ -30,7 +30,7 @@ class OneOfOrOwn(OneOf):
 
 def own_class(setting: str, path: str, base: type[T]) -> type[T]:
     """Import the class that `module:Class` names; raise CannotAct if there is none that derives from `base`."""
-    with explaining(CannotAct, f"{setting} = {path!r}", ImportError, AttributeError):
+    with explaining(CannotAct, f"{setting} = {path!r}", ImportError, AttributeError, ValueError):
         found = pkgutil.resolve_name(path)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise CannotAct(f"{setting} = {path!r}: expected a subclass of {base.__name__}, got {found!r}")

@@ -135,7 +135,8 @@ def _valid(name: str, value: Any, hint: Any) -> Any:
     fits = type(value) in kinds or (type(value) is int and float in kinds) or isinstance(value, groups)
     if is_checked and not fits:
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ValueError(f"{name} must be {names}, got {value!r}")
+        called = f"; in gin, @{value.__name__}() has parentheses" if inspect.isclass(value) else ""
+        raise ValueError(f"{name} must be {names}, got {value!r}{called}")
     if is_checked and isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value!r}")
     if type(value) is tuple and len(tuples) == 1:

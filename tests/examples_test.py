@@ -31,6 +31,11 @@ def example(monkeypatch):
         sys.modules.pop(path.stem, None)
 
 
+def test_catch_is_trained_from_python(example, tmp_path, capsys):
+    mean = example("train_catch").main(str(tmp_path), total_frames=3_000)
+    assert f"greedy: {mean:.2f} on average over 100 episodes" in capsys.readouterr().out
+
+
 def test_the_notebook_trains_plots_and_shows_a_film_as_it_is_stored():
     notebook = nbformat.read(EXAMPLES / "catch.ipynb", as_version=4)
     stored = [[output.output_type for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]

@@ -39,6 +39,7 @@ STYLE: Any = {
 }
 _NARROW, _WIDE, _NOTES = 34, 72, 100  # characters per line: names in two columns, in one column, and notes
 _POINTS = 200  # per curve that averages several runs
+_RAGGED = 0.05  # a note explains thin lines if more than this share of a curve lacks some of its runs
 
 
 def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> None:
@@ -60,11 +61,12 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
     with _picture(outputs, len(groups), xlabel=label, ylabel="return") as (axes, handles, notes):
         if x_axis == "frames":
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        is_ragged = False
         for (name, group), style in zip(groups, itertools.cycle(_LINES), strict=False):
             handles.append(Line2D([], [], label=name, **style))
             for metric, linestyle in _CURVES.items():
                 curves = [points / (scale, 1) for run in group if len(points := run.points(column, metric))]
-                _draw(axes, curves, {**style, "linestyle": linestyle, "markevery": 0.1})
+                is_ragged |= _draw(axes, curves, {**style, "linestyle": linestyle, "markevery": 0.1})
         solved = {run.reward_threshold for run in runs}
         threshold = solved.pop() if len(solved) == 1 else None
         if threshold is not None:
@@ -74,7 +76,9 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
         if any(len(run.points(column, "eval/episode_return")) for run in runs):
             notes.append(f"dashed: evaluation, mean of {metrics.RECENT_EVAL_EPISODES}")
         if any(len(group) > 1 for _, group in groups):
-            notes.append("several seeds: interquartile mean and its 95 % interval; thin: only some of them")
+            notes.append("several seeds: interquartile mean and its 95 % interval")
+        if is_ragged:
+            notes.append("thin: some of the seeds")
 
 
 def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
@@ -96,9 +100,9 @@ def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
             for run in group:
                 by_task.setdefault(task_of[run.place], []).append(scores[run.place])
             share = performance_profile([np.array(own) for own in by_task.values()], x)
-            handles += axes.step(x, share.value, label=name, markevery=0.1, **style)
+            handles += axes.step(x, share.value, label=name, **{**style, "markevery": 0.1})
             axes.fill_between(x, share.low, share.high, step="pre", color=style["color"], alpha=0.2, linewidth=0)
-        notes.append("last returns; shaded: 95 % interval")
+        notes += ["last returns; shaded: 95 % interval"]
 
 
 @contextlib.contextmanager
@@ -123,16 +127,18 @@ def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator
             figure.savefig(output, metadata={"Date": None} if output.endswith(".svg") else None)
 
 
-def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> None:
-    """Draw curves [n, 2] of (x, y) as one, thin where some of them have no values."""
+def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> bool:
+    """Draw curves [n, 2] of (x, y) as one; return whether parts are thin because some curves have no values there."""
     if len(curves) < 2:
         for curve in curves:
             axes.plot(*curve.T, **line)
-        return
+        return False
     x, (middle, low, high) = band_of(curves)
+    is_complete = np.isfinite(low)
     axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
     axes.plot(x, middle, **line | {"linewidth": 0.8, "marker": ""})
-    axes.plot(x, np.where(np.isfinite(low), middle, np.nan), **line)
+    axes.plot(x, np.where(is_complete, middle, np.nan), **line)
+    return bool(1 - is_complete.mean() > _RAGGED)
 
 
 def band_of(curves: Sequence[np.ndarray]) -> tuple[np.ndarray, Estimate]:

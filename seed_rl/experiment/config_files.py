@@ -184,8 +184,10 @@ def find_config(name: str) -> str:
     for path in (name, os.path.join(SHIPPED, name), os.path.join(SHIPPED, f"{name}.gin")):
         if os.path.isfile(path):
             return path
-    if os.path.isdir(name):
-        raise ConfigError(f"expected a gin file, but {name} is a directory")
+    if name and (os.path.isdir(name) or os.path.isdir(os.path.join(SHIPPED, name))):
+        files = [own for own in _shipped_files() if own.startswith(f"{name}/")]
+        inside = ", ".join(files or sorted(glob.glob(os.path.join(glob.escape(name), "*.gin"))))
+        raise ConfigError(f"expected a gin file, but {name} is a directory{inside and ' with '}{inside}")
     if guess := did_you_mean(name.removesuffix(".gin"), _shipped_files()):
         raise ConfigError(f"no gin file {name!r}.{guess}")
     raise ConfigError(f"no gin file {name!r}; expected the path of a file or one of {', '.join(shipped_configs())}")

@@ -150,7 +150,7 @@ EVAL = f"{R2D2}\nActors.eval_options"
         (f"{CATCH}\nnowhere/VTrace.discount = 0.5", "^nowhere/VTrace.discount has no effect"),
         (f"{CATCH}\nunroll_length = 40", r"^unroll_length has no effect.* Did you mean VTrace.unroll_length\?$"),
         ("Experiment.total_frames = 7", "^Experiment.env and Experiment.agent must be set"),
-        (f"{CATCH}\nExperiment.agent = @VTrace", "^Experiment.agent must be AgentConfig, got <class "),
+        (f"{CATCH}\nExperiment.agent = @VTrace", r"^Experiment.agent must be AgentConfig, got .*@VTrace\(\)"),
         (f"{CATCH}\nimport tests_that_exit", r"SystemExit: 4 \(tests_that_exit.py, line 1"),
         ("include 'mine.gin'", "mine.gin includes itself"),
         ("include 'folder'", "folder"),
