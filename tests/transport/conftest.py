@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -60,15 +58,12 @@ class House:
         result = self.threads.submit(stream.step, peers.output(size))
         return learner.service.held.get(timeout=within(5)), result
 
-    def run(self, role, *arguments):
-        """Starts a process, "learn" or "act", as a command does, and waits for the first line it prints."""
-        claim = "import runpy; from seed_rl.cli import own_process; own_process.claim()"
-        program = f"{claim}; runpy.run_path({peers.__file__!r}, run_name='__main__')"
-        command = [sys.executable, "-c", program, role, *arguments]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def start(self, role, *arguments):
+        """Starts a process as `peers.start` does."""
+        process, line = peers.start(role, *arguments)
         self._ends.callback(process.communicate)
         self._ends.callback(process.kill)
-        return SimpleNamespace(process=process, line=process.stdout.readline().strip())
+        return process, line
 
 
 @pytest.fixture
