@@ -34,7 +34,6 @@ class Watch:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Start looking."""
         threading.Thread(target=self._look, name="watch", daemon=True).start()
 
     def stop(self) -> None:

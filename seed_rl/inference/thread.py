@@ -73,7 +73,6 @@ class ActingThread:
         self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
 
     def start(self) -> None:
-        """Start acting."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -1,7 +1,5 @@
 """A learner under attack, and an honest actor whose steps go on meanwhile."""
 
-from __future__ import annotations
-
 import functools
 import resource
 import threading

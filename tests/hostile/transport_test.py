@@ -1,7 +1,5 @@
 """Attacks on a learner's port: with no token, with a wrong one, and from an actor that has joined."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import random

@@ -1,7 +1,5 @@
 """A fake learner's server and clients of it, closed after each test."""
 
-from __future__ import annotations
-
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -11,7 +9,7 @@ import pytest
 
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
-from seed_rl.transport.protocol import ACT, Opening
+from seed_rl.transport.protocol import ACT
 from seed_rl.transport.server import ActorServer
 from tests.support.connect_proxy import ConnectProxy
 from tests.support.deadlines import within
@@ -49,8 +47,7 @@ class House:
     def act(self, opening, *messages):
         """A stream to the server at `path` without the client's own checks, with these messages."""
         channel = self._ends.enter_context(grpc.insecure_channel(self.path))
-        metadata = opening.metadata() if isinstance(opening, Opening) else opening
-        return channel.stream_stream(ACT)(iter(messages), metadata=metadata, timeout=within(5))
+        return channel.stream_stream(ACT)(iter(messages), metadata=opening.metadata(), timeout=within(5))
 
     def hold(self, learner, stream, size):
         """Makes a step that the learner doesn't answer; returns the stream on its side, and the actor's result."""

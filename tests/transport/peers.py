@@ -1,7 +1,5 @@
 """A learner without learning and an actor without environments; as a program, either of them for an address."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import logging
@@ -95,10 +93,10 @@ def answer(env_ids, observation):
     return (observation.sum(axis=1) + env_ids).astype(np.int32)
 
 
-def output(size, value=1):
-    """A step of `size` environments, at the beginning of an episode, whose observations hold `value`."""
+def output(size):
+    """A step of `size` environments, at the beginning of an episode, whose observations are ones."""
     begins = np.ones(size, bool)
-    return EnvOutput(np.zeros(size, np.float32), begins, ~begins, np.full((size, 4), value, np.int32))
+    return EnvOutput(np.zeros(size, np.float32), begins, ~begins, np.ones((size, 4), np.int32))
 
 
 def mutated(message, rng):
