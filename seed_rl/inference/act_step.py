@@ -160,10 +160,9 @@ class ActStep:
     def _check(self, output: ActOutput, size: int) -> None:
         """Raise CannotAct unless the agent has returned what it declares, for a batch of `size` environments."""
         for name, specs in self._declared._asdict().items():
+            batched = tf.nest.map_structure(lambda spec: tf.TensorSpec([size, *spec.shape], spec.dtype), specs)
+            expected = tf.nest.map_structure(kind_of, batched)
             made = tf.nest.map_structure(tf.convert_to_tensor, getattr(output, name))
-            expected = tf.nest.map_structure(
-                lambda spec: kind_of(tf.TensorSpec([size, *spec.shape], spec.dtype)), specs
-            )
             came = tf.nest.map_structure(kind_of, made)
             if came != expected:
                 must = f"{type(self._agent).__name__}.act must return the {name} that its specs declare"
