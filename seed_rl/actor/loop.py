@@ -115,8 +115,7 @@ class Actor:
             self._build([[kinds[group.env_ids[0] >= asked.first_eval_id]] for group in lease.groups], envs_per_group)
         self._delays = growing_delays(_LONGEST_PAUSE)
         _log.info("joined with %d environments in %.1f s", sum(sizes), time.monotonic() - started)
-        run_group = functools.partial(self._run_group, client, lease, spec)
-        runs = _at_once([functools.partial(run_group, group) for group in range(num_groups)])
+        runs = _at_once([functools.partial(self._run_group, client, lease, spec, group) for group in range(num_groups)])
         errors = [error for run in runs if (error := run.exception()) is not None]
         # One group's error ends the others with Disconnected, so any other kind takes precedence.
         for error in sorted(errors, key=lambda error: isinstance(error, Disconnected)):

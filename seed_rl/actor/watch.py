@@ -34,7 +34,6 @@ class Watch:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Start looking."""
         threading.Thread(target=self._look, name="watch", daemon=True).start()
 
     def stop(self) -> None:
@@ -62,13 +61,12 @@ class Watch:
                 _, since, due = known if known and known[0] == key else (key, now, due)
                 if now >= due:
                     due = now + _AGAIN * self._limit
-                    self._report(
-                        f"{key[1] or 'a group of environments'} has not returned from {what}", now - since, frame
-                    )
+                    who = key[1] or "a group of environments"
+                    self._report(f"{who} has not returned from {what} for {now - since:.0f} s", frame)
                 seen[thread] = key, since, due
 
-    def _report(self, sentence: str, seconds: float, frame: FrameType | None) -> None:
-        sentence = f"{self._name and f'{self._name}: '}{sentence} for {seconds:.0f} s"
+    def _report(self, sentence: str, frame: FrameType | None) -> None:
+        sentence = f"{self._name and f'{self._name}: '}{sentence}"
         _log.error("%s", sentence)
         _log.info("it is here:\n%s", "".join(traceback.format_stack(frame)))
         self._on_hang(sentence)

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +16,9 @@ class _Group:
     """An open environment group."""
 
     size: int  # in environments
-    awaited_since: float | None = None  # time of an answer that no request has followed
+    awaited_since: float = math.inf  # time of an answer that no request has followed
     asked_at: float = 0.0
-    turnaround: float = float("inf")  # smoothed seconds from an answer to the next request; unknown at first
+    turnaround: float = math.inf  # smoothed seconds from an answer to the next request; unknown at first
     expected: bool = False
 
 
@@ -55,8 +56,7 @@ class Batcher:
         """Return the number of environments in groups whose request has been awaited for that long."""
         with self._changed:
             until = self._clock() - seconds
-            since = [(group.awaited_since, group.size) for group in self._groups.values()]
-            return sum(size for began, size in since if began is not None and began <= until)
+            return sum(group.size for group in self._groups.values() if group.awaited_since <= until)
 
     def group_closed(self, lease: GroupLease) -> float:
         """Remove a group and its waiting request, if any; return the seconds for which a request has been awaited."""
@@ -67,20 +67,20 @@ class Batcher:
             self._requests = collections.deque(kept)
             self._size = sum(len(request.env_ids) for _, request in kept)
             self._changed.notify()
-            return 0.0 if group.awaited_since is None else self._clock() - group.awaited_since
+            return max(0.0, self._clock() - group.awaited_since)
 
     def put(self, request: Request) -> None:
         """Append a request of an open group."""
         with self._changed:
             now = self._clock()
             group = self._groups[id(request.lease)]
-            if group.awaited_since is not None:
+            if group.awaited_since < math.inf:
                 turnaround = now - group.awaited_since
                 self.stepping_seconds += turnaround
-                known = group.turnaround != float("inf")
+                known = group.turnaround < math.inf
                 group.turnaround = (group.turnaround + turnaround) / 2 if known else turnaround
             self._expected -= group.expected
-            group.asked_at, group.awaited_since, group.expected = now, None, False
+            group.asked_at, group.awaited_since, group.expected = now, math.inf, False
             self._requests.append((now, request))
             self._size += len(request.env_ids)
             # Waking the consumer is expensive: do it only for the first request, which starts its clock, and for the

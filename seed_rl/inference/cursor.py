@@ -61,9 +61,9 @@ class UnrollCursor:
 
         Return the destinations of the step, and the slots of the unrolls that it completes, int32 [any].
         """
-        step = self._step[env_ids]
-        live = self.recorded[env_ids] & (step >= 0)
-        self.unrecorded_steps += int(np.count_nonzero(self.recorded[env_ids] & (step < 0)))
+        step, stored = self._step[env_ids], self.recorded[env_ids]
+        live = stored & (step >= 0)
+        self.unrecorded_steps += int(np.count_nonzero(stored & (step < 0)))
         newest = step // self.stride
 
         opening = live & (step % self.stride == 0)
@@ -72,7 +72,6 @@ class UnrollCursor:
         self._open[env_ids[opening], newest[opening] % self.depth] = opened[opening]
 
         places = np.full(len(env_ids), self._pool.num_places, np.int32)
-        stored = self.recorded[env_ids]
         envs, at = env_ids[stored], step[stored] % self._window
         self._pool.release_places(self._places[envs, at])
         places[stored] = self._places[envs, at] = self._pool.acquire_places(len(envs))

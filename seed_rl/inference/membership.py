@@ -56,7 +56,6 @@ class Membership:
         return self.num_envs - sum(map(len, self._free))
 
     def device_of(self, lease: GroupLease) -> int:
-        """Return the inference device of a group."""
         return lease.env_ids[0] % self.num_devices
 
     def join(self, group_sizes: Sequence[int], actor: str = "") -> Lease:

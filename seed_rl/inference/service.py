@@ -46,7 +46,6 @@ class CentralInference(Service):
         self._numbers: collections.deque[tuple[int, str, float]] = collections.deque(maxlen=_NUMBERS)
 
     def start(self) -> None:
-        """Start acting."""
         for thread in self.threads:
             thread.start()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import threading
 import time
@@ -72,7 +73,6 @@ class ActingThread:
         self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
 
     def start(self) -> None:
-        """Start acting."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -101,7 +101,8 @@ class ActingThread:
     def _answer(self, requests: Sequence[Request]) -> bool:
         """Act for a batch of requests; return False if the unroll queue was closed in the meantime."""
         env_ids = np.concatenate([request.env_ids for request in requests])
-        restarted = np.repeat([request.first for request in requests], [len(request.env_ids) for request in requests])
+        sizes = [len(request.env_ids) for request in requests]
+        restarted = np.repeat([request.first for request in requests], sizes)
         if restarted.any():
             self.cursor.restart(env_ids[restarted])
         if self.cursor.finishing(env_ids):
@@ -119,7 +120,8 @@ class ActingThread:
             actions = self.act_step(env_ids, restarted, writes, outputs)
         self.stats.acting_seconds += time.monotonic() - started
         self.batcher.answered(requests)
-        _reply(requests, actions)
+        for request, size, end in zip(requests, sizes, itertools.accumulate(sizes), strict=True):
+            request.stream.answer(actions[end - size : end])
         if len(finished):
             self.queue.put(finished)
 
@@ -132,11 +134,3 @@ class ActingThread:
         done = np.concatenate([output.done for output in outputs])
         self.episodes.step(env_ids, restarted, reward, done, last)
         return True
-
-
-def _reply(requests: Sequence[Request], actions: np.ndarray) -> None:
-    begin = 0
-    for request in requests:
-        end = begin + len(request.env_ids)
-        request.stream.answer(actions[begin:end])
-        begin = end

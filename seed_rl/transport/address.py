@@ -74,18 +74,17 @@ def unused_port() -> int:
 
 def _clear_stale_socket(path: str) -> None:
     """Remove the socket file that a dead server left behind; raise OSError if anything else is there."""
-    with socket.socket(socket.AF_UNIX) as probe:
+    # If nothing is there and binding fails too, its error says why.
+    with contextlib.suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(path)
-        except FileNotFoundError:  # if binding fails too, its error says why
-            return
         except ConnectionRefusedError as refusal:
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 raise OSError("a file that isn't a socket is there") from refusal
             os.unlink(path)
-            return
-    raise OSError("another process serves there")
+        else:
+            raise OSError("another process serves there")
 
 
 def check_free(address: Address) -> None:
@@ -101,8 +100,7 @@ def check_free(address: Address) -> None:
                 probe.bind(address.path)
             os.unlink(address.path)
             return
-        kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
-        found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     places = {place: family for family, *_, place in found}  # a host may be listed twice
     failed: list[OSError] = []
     for place, family in places.items():

@@ -37,6 +37,7 @@ class IncomingCall:
         """The peer's address in gRPC's notation."""
         self.is_over = False
         """Whether the call was finished or refused, or the peer vanished."""
+        self.post = server.post
         self._server = server
         self._context = context
         self._task: Any = asyncio.current_task()
@@ -64,10 +65,6 @@ class IncomingCall:
         """Send an answer, then ask for the next message; do nothing if the call is over."""
         if self._answer and not self._answer.done():
             self._answer.set_result(message)
-
-    def post(self, function: Callable[[], None]) -> None:
-        """Run a function on the server's thread, soon. May be called on any thread."""
-        self._server.post(function)
 
     def finish(self, message: bytes | None = None) -> None:
         """End the call successfully, optionally with a last message; do nothing if it is over."""

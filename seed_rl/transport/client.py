@@ -197,7 +197,6 @@ _HINTS = _NO_LEARNER | {
 
 
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
-    """Return the error to raise for a failed call."""
     code, details = error.code(), printable(error.details() or "no reason given")
     words = next((words for words in _HINTS if words in details), "")
     if words in _NO_LEARNER:

@@ -142,7 +142,6 @@ class StepCodec:
         return EnvOutput(reward, done, last, dict(zip(self._names, observation, strict=True)))
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
-        """Encode a reply as a message."""
         self._actions.check(actions)
         return self._actions_header + actions.tobytes()
 

@@ -153,7 +153,6 @@ class ClientSecurity:
         return grpc.secure_channel(target, credentials, [*options, *name])
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata of every call."""
         return ((_METADATA_KEY, f"Bearer {self.token}"),) if self.token else ()
 
 

@@ -43,7 +43,6 @@ class Opening(NamedTuple):
     """An offer of shared memory for the steps, or an empty string."""
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata that gRPC sends."""
         offer = ((_MEMORY_KEY, self.memory),) if self.memory else ()
         return ((_SESSION_KEY, self.session), (_GROUP_KEY, str(self.group)), *offer)
 

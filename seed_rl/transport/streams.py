@@ -132,7 +132,6 @@ class ActorStream:
         self._service.close(self._opening.session, self._opening.group, self._lease, reason)
 
     def _open_memory(self, offer: str, num_bytes: int) -> memoryview | None:
-        """Open the memory that the actor offers for its steps, if possible."""
         try:
             return open_offered(offer, num_bytes) if offer else None
         except OSError as error:

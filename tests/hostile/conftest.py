@@ -1,10 +1,7 @@
 """A learner under attack, and an honest actor whose steps go on meanwhile."""
 
-from __future__ import annotations
-
+import functools
 import resource
-import subprocess
-import sys
 import threading
 
 import psutil
@@ -24,16 +21,9 @@ class Siege:
 
     def __init__(self, directory):
         self._log = directory / "learner.log"
+        bound = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (_FILES, _FILES))
         with open(self._log, "wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, peers.__file__, "learn", "127.0.0.1:0", TOKEN],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, _FILES)),
-            )
-        self.address = self.process.stdout.readline().strip()
+            self.process, self.address = peers.start("learn", "127.0.0.1:0", TOKEN, stderr=log, preexec_fn=bound)
         self._learner = psutil.Process(self.process.pid)
         self.steps = 0
         self._ended = threading.Event()
@@ -83,23 +73,18 @@ class Siege:
         self.goes_on()
         self.wait_for(lambda: self.files() <= self.files_before)
         assert self.memory() - self.memory_before < megabytes << 20
-        self.close()
-        assert self.process.wait(within(10)) == 0, self.log()
-        assert "Traceback" not in self.log()
-
-    def close(self):
         self._ended.set()
         self._thread.join()
         self._stream.close()
         self.client.close()
-        if self.process.poll() is None:
-            self.process.communicate(timeout=within(10))
+        self.process.communicate(timeout=within(10))
+        assert self.process.returncode == 0, self.log()
+        assert "Traceback" not in self.log()
 
 
 @pytest.fixture
 def siege(tmp_path):
     started = Siege(tmp_path)
     yield started
-    if started.process.poll() is None:
-        started.process.kill()
-        started._ended.set()
+    started.process.kill()
+    started._ended.set()

@@ -1,7 +1,5 @@
 """Raw HTTP/2 for attacks that no gRPC client would make: frames of RFC 9113, uncompressed headers of RFC 7541."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

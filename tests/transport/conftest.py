@@ -1,10 +1,6 @@
 """A fake learner's server and clients of it, closed after each test."""
 
-from __future__ import annotations
-
 import contextlib
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -13,7 +9,7 @@ import pytest
 
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
-from seed_rl.transport.protocol import ACT, Opening
+from seed_rl.transport.protocol import ACT
 from seed_rl.transport.server import ActorServer
 from tests.support.connect_proxy import ConnectProxy
 from tests.support.deadlines import within
@@ -51,8 +47,7 @@ class House:
     def act(self, opening, *messages):
         """A stream to the server at `path` without the client's own checks, with these messages."""
         channel = self._ends.enter_context(grpc.insecure_channel(self.path))
-        metadata = opening.metadata() if isinstance(opening, Opening) else opening
-        return channel.stream_stream(ACT)(iter(messages), metadata=metadata, timeout=within(5))
+        return channel.stream_stream(ACT)(iter(messages), metadata=opening.metadata(), timeout=within(5))
 
     def hold(self, learner, stream, size):
         """Makes a step that the learner doesn't answer; returns the stream on its side, and the actor's result."""
@@ -60,15 +55,12 @@ class House:
         result = self.threads.submit(stream.step, peers.output(size))
         return learner.service.held.get(timeout=within(5)), result
 
-    def run(self, role, *arguments):
-        """Starts a process, "learn" or "act", as a command does, and waits for the first line it prints."""
-        claim = "import runpy; from seed_rl.cli import own_process; own_process.claim()"
-        program = f"{claim}; runpy.run_path({peers.__file__!r}, run_name='__main__')"
-        command = [sys.executable, "-c", program, role, *arguments]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def start(self, role, *arguments):
+        """Starts a process as `peers.start` does."""
+        process, line = peers.start(role, *arguments)
         self._ends.callback(process.communicate)
         self._ends.callback(process.kill)
-        return SimpleNamespace(process=process, line=process.stdout.readline().strip())
+        return process, line
 
 
 @pytest.fixture

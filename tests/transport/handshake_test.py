@@ -94,8 +94,7 @@ def test_groups_whose_steps_are_too_large_may_not_join(house):
 )
 def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, method, refusal, kind):
     failure = Refused(refusal, "why") if refusal else KeyError("why")
-    learner = house.serve()
-    client = house.connect()
+    learner, client = house.serve(), house.connect()
     lease = client.join("run", peers.SPEC, [1, 1], timeout=within(5))
     other = client.open(lease, 0, peers.SPEC)
     other.step(peers.output(1))

@@ -7,29 +7,17 @@ import random
 
 import pytest
 
-from seed_rl.specs import (
-    DTYPES,
-    ActorSettings,
-    ArraySpec,
-    ContinuousSpec,
-    DiscreteSpec,
-    EnvDescription,
-    EnvSpec,
-    GroupLease,
-    Lease,
-    MixedSpec,
-    MultiDiscreteSpec,
-)
+from seed_rl import specs
 from seed_rl.transport import messages
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.protocol import WireError
 from tests.transport import peers
 
 SPECS = [
-    EnvSpec({dtype: ArraySpec((84, 84, 3), dtype) for dtype in DTYPES}, DiscreteSpec(2**31 - 1)),
-    EnvSpec({"depth": ArraySpec((), "float32")}, MultiDiscreteSpec((3, 1, 7))),
-    EnvSpec(ArraySpec((3,), "float32"), MixedSpec((3, 1), (-2.0,), (2.0,))),
-    EnvSpec(ArraySpec((3,), "float32"), ContinuousSpec((-2.0, 0.0), (2.0, 0.5))),
+    specs.EnvSpec({dtype: specs.ArraySpec((84, 84), dtype) for dtype in specs.DTYPES}, specs.DiscreteSpec(2**31 - 1)),
+    specs.EnvSpec({"depth": specs.ArraySpec((), "float32")}, specs.MultiDiscreteSpec((3, 1, 7))),
+    specs.EnvSpec(specs.ArraySpec((3,), "float32"), specs.MixedSpec((3, 1), (-2.0,), (2.0,))),
+    specs.EnvSpec(specs.ArraySpec((3,), "float32"), specs.ContinuousSpec((-2.0, 0.0), (2.0, 0.5))),
 ]
 OPTIONS = {
     "flag": True,
@@ -40,14 +28,14 @@ OPTIONS = {
     "texts": ("",),
     "nothing": (),
 }
-SETTINGS = ActorSettings(EnvDescription("atari", OPTIONS), 2, 32)
-LEASE = Lease("abc", (GroupLease((0, 1, 2), seed=7), GroupLease((5, 4), seed=2**31 - 3)))
+SETTINGS = specs.ActorSettings(specs.EnvDescription("atari", OPTIONS), 2, 32)
+LEASE = specs.Lease("abc", (specs.GroupLease((0, 1, 2), seed=7), specs.GroupLease((5, 4), seed=2**31 - 3)))
 
 
 @pytest.mark.parametrize("env_spec", [None, *SPECS], ids=str)
 def test_settings_survive_the_round_trip(env_spec):
     sent = dataclasses.replace(SETTINGS, env_spec=env_spec)
-    sent = dataclasses.replace(sent, eval_env=EnvDescription("atari", {"number": 1}), first_eval_id=32)
+    sent = dataclasses.replace(sent, eval_env=specs.EnvDescription("atari", {"number": 1}), first_eval_id=32)
     received = messages.read_describe_reply(messages.describe_reply(sent))
     assert received == sent
     assert {name: repr(value) for name, value in received.env.options.items()} == {  # True == 1 in Python
@@ -64,7 +52,7 @@ def test_a_join_and_its_lease_survive_the_round_trip():
 @pytest.mark.parametrize("value", [None, (1, "a"), (True, 1), ((1,),), 2**63, "\ud800"], ids=repr)
 def test_other_options_are_not_sent(value):
     with pytest.raises(WireError, match="option bad"):
-        messages.describe_reply(dataclasses.replace(SETTINGS, env=EnvDescription("atari", {"bad": value})))
+        messages.describe_reply(dataclasses.replace(SETTINGS, env=specs.EnvDescription("atari", {"bad": value})))
 
 
 ONE, SCALAR, ACTION = pb.OptionValue(int_value=1), pb.TensorSpec(dtype="uint8"), {"discrete": {"n": 2}}

@@ -1,7 +1,5 @@
 """A learner without learning and an actor without environments; as a program, either of them for an address."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import logging
@@ -16,7 +14,7 @@ import numpy as np
 
 from seed_rl.specs import ActorSettings, ArraySpec, DiscreteSpec, EnvDescription, EnvSpec, GroupLease, Lease
 from seed_rl.transport.client import LearnerClient
-from seed_rl.transport.credentials import ClientSecurity, ServerSecurity, read_certificate
+from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.transport.server import ActorServer
 from seed_rl.types import EnvOutput
 from tests.support.deadlines import within
@@ -95,10 +93,10 @@ def answer(env_ids, observation):
     return (observation.sum(axis=1) + env_ids).astype(np.int32)
 
 
-def output(size, value=1):
-    """A step of `size` environments, at the beginning of an episode, whose observations hold `value`."""
+def output(size):
+    """A step of `size` environments, at the beginning of an episode, whose observations are ones."""
     begins = np.ones(size, bool)
-    return EnvOutput(np.zeros(size, np.float32), begins, ~begins, np.full((size, 4), value, np.int32))
+    return EnvOutput(np.zeros(size, np.float32), begins, ~begins, np.ones((size, 4), np.int32))
 
 
 def mutated(message, rng):
@@ -118,11 +116,19 @@ def mutated(message, rng):
     return bytes(data)
 
 
-def learn(address, token="", cert_file="", key_file=""):
-    """Serves until standard input ends, with a token and TLS if they are given; prints the address."""
+def start(role, *arguments, **options):
+    """Starts a process, "learn" or "act", as a command does; returns it and the first line that it prints."""
+    claim = "import runpy; from seed_rl.cli import own_process; own_process.claim()"
+    program = f"{claim}; runpy.run_path({__file__!r}, run_name='__main__')"
+    command = [sys.executable, "-c", program, role, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
+    return process, process.stdout.readline().strip()
+
+
+def learn(address, token):
+    """Serves until standard input ends; prints the address."""
     logging.basicConfig(level=logging.INFO)
-    security = ServerSecurity(*read_certificate(cert_file, key_file), token)
-    server = ActorServer(address, SETTINGS, security=security, max_message_bytes=1 << 20)
+    server = ActorServer(address, SETTINGS, security=ServerSecurity(token=token), max_message_bytes=1 << 20)
     server.service = FakeService()
     server.service.steps = collections.deque(maxlen=0)  # nobody looks at them
     print(server.start(), flush=True)

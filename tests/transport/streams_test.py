@@ -236,12 +236,12 @@ def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_st
 
 def test_an_actor_that_is_killed_is_noticed_and_its_memory_outlives_it(house):
     learner = house.serve()
-    actor = house.run("act", learner.address)
-    assert actor.line == "[4 5]"
+    process, line = house.start("act", learner.address)
+    assert line == "[4 5]"
     learner.service.hold = True
     learner.service.held.get(timeout=within(5))
     assert shared_memory_in_use()
-    actor.process.kill()
+    process.kill()
     session, group, lease, reason = learner.service.closed.get(timeout=within(5))
     assert (session, group, lease.env_ids, reason) == ("0", 0, (0, 1), "the actor vanished")
     assert learner.service.closed.empty()
