@@ -5,7 +5,6 @@ import copy
 import errno
 import functools
 import importlib.util
-import inspect
 import logging
 import os
 import shutil
@@ -109,7 +108,7 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
         if values.help:
             print(_help(command, values))
             return 0
-        if paths and inspect.getfullargspec(command.run).varargs is None:
+        if paths and not command.arguments:
             raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
         _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
         for module in values.import_module if "import_module" in values else ():

@@ -119,11 +119,10 @@ class RunLog:
 
     def summary_if_due(self, env_frames: float) -> dict[str, float] | None:
         """Write a row if it is due after these frames; return a summary if the interval is over."""
-        multiple, before = env_frames // self.frames_per_row, self._multiple
-        self._multiple = max(multiple, before)
+        before, self._multiple = self._multiple, env_frames // self.frames_per_row
         if self.clock() - self._summary.began >= self.interval:
             return self._sum_up(with_row=True)
-        if multiple > before:
+        if self._multiple > before:
             self._write(self.state(), self.clock())
         return None
 

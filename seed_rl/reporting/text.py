@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 # A cell of a column of numbers: a number with its unit, a duration, or nothing.
 _NUMBER = re.compile(r"([-+]?[\d.,]+(e[-+]?\d+)?[kMG%]?|(\d+[dhms])+|-)?")
+_MAX_WIDTH = 100  # characters of a table
 
 
 def short(number: float) -> str:
@@ -34,15 +35,15 @@ def duration(seconds: float) -> str:
     return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
 
 
-def columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int = 100) -> str:
+def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Format a table with a rule below the heads, which may have several lines, and columns of numbers right-aligned.
 
-    If it is wider than `width` characters, the column with the longest text is folded.
+    If it is wider than 100 characters, the column with the longest text is folded.
     """
     tops = [head.split("\n") for head in heads]
     texts = [n for n in range(len(heads)) if not all(_NUMBER.fullmatch(row[n]) for row in rows)]
     widths = [max(map(len, [*top, *(row[n] for row in rows)])) for n, top in enumerate(tops)]
-    if texts and (excess := sum(widths) + 2 * (len(widths) - 1) - width) > 0:
+    if texts and (excess := sum(widths) + 2 * (len(widths) - 1) - _MAX_WIDTH) > 0:
         longest = max(texts, key=widths.__getitem__)
         widths[longest] = max(1, *map(len, tops[longest]), widths[longest] - excess)
 

@@ -17,12 +17,11 @@ _KEPT = 128 << 20  # bytes at the end of a heap
 def reuse_freed_blocks() -> None:
     """Lets glibc reuse freed blocks of up to 32 MiB instead of returning each to the kernel.
 
-    A block that comes from the kernel costs a page fault per 4 KiB. Does nothing with another C library.
+    A block that comes from the kernel costs a page fault per 4 KiB.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _LARGEST)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT)
+    glibc = ctypes.CDLL(None)  # TensorFlow needs it
+    glibc.mallopt(_M_MMAP_THRESHOLD, _LARGEST)
+    glibc.mallopt(_M_TRIM_THRESHOLD, _KEPT)
 
 
 def free_host_memory(root: str = "/") -> int:

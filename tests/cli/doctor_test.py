@@ -17,13 +17,13 @@ def test_everything_that_a_run_needs_is_there_and_findings_are_lines():
 
 def test_a_lack_is_reported_with_a_remedy():
     with socket.create_server(("localhost", 0)) as server:
-        taken = f"localhost:{server.getsockname()[1]}"
-        lacks = doctor.room("/", 1e9, "elsewhere"), doctor.room("/nowhere", 0.1, "elsewhere"), doctor.port(taken)
-    for (state, text), remedy in zip(
-        (*lacks, doctor.suite("nowhere")),
-        ("free in /: elsewhere", "/nowhere is not writable", "another --server_address", "nowhere"),
-        strict=True,
-    ):
+        port = doctor.port(f"localhost:{server.getsockname()[1]}")
+    for (state, text), remedy in {
+        doctor.room("/", 1e9, "elsewhere"): "free in /: elsewhere",
+        doctor.room("/nowhere", 0.1, "elsewhere"): "/nowhere is not writable",
+        port: "another --server_address",
+        doctor.suite("nowhere"): "nowhere",
+    }.items():
         assert state == doctor.OPTIONAL
         assert remedy in text
 
