@@ -41,7 +41,7 @@ def _plain(number: float) -> str:
 
 
 class RunDisplay:
-    """Shows the latest row of metrics and the bottleneck of the run, unless `quiet`.
+    """Shows the latest row of metrics and the bottleneck of the run.
 
     On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
     line, followed by lines for connected actors, bottleneck and learning problems whenever these change. All is on
@@ -49,8 +49,8 @@ class RunDisplay:
     disk does not end the run. Rich renders this object as the panel, which needs 60 columns.
     """
 
-    def __init__(self, experiment: Experiment, logdir: str, quiet: bool = False, stream: TextIO | None = None) -> None:
-        self._experiment, self._logdir, self._quiet = experiment, logdir, quiet
+    def __init__(self, experiment: Experiment, logdir: str, stream: TextIO | None = None) -> None:
+        self._experiment, self._logdir = experiment, logdir
         self._stream = stream or (sys.stderr if sys.stdout.isatty() else sys.stdout)
         self._row: Mapping[str, float] = {}
         self._first: Mapping[str, float] = {}  # the first row with an update, which includes the compilation
@@ -73,8 +73,6 @@ class RunDisplay:
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
-        if self._quiet:
-            return
         self._row = row
         if "loss/total" in row:
             self._first = self._first or row

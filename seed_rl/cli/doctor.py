@@ -33,8 +33,8 @@ one line about it, or None if they don't know such a place, and raise CannotUse 
 
 def examine(logdir: str | None = None) -> dict[str, Result]:
     """Run all checks, that of a planned run's directory included, with TensorFlow, and return results by subject."""
-    findings = {subject: result(check) for subject, check in CHECKS.items()}
-    return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings
+    planned = {"log directory": functools.partial(log_directory, logdir)} if logdir else {}
+    return {subject: result(check) for subject, check in (CHECKS | planned).items()}
 
 
 def result(check: Callable[[], Result]) -> Result:
