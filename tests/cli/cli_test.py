@@ -87,7 +87,6 @@ def test_what_output_names_is_kept_unless_overwrite_is_given(command, capsys, tm
         ("train --gin_file=gym/any --agent=sac", "SAC needs continuous actions"),
         ("train --gin_file=gym/any --gin_param=Gym.id=Nope-v1", "Nope-v1 can't be made"),
         ("eval --checkpoint=7", "000000000007.npz can't be read"),
-        ("eval --checkpoint=best", "no best checkpoint"),
         ("eval", "no checkpoint yet"),
     ],
 )
