@@ -1,18 +1,10 @@
-"""The checks of the doctor."""
+"""The checks of the doctor; `docs/outputs_test.py` has those of this machine."""
 
 import os
 import socket
 
 from seed_rl.cli import doctor
 from seed_rl.cli.main import main
-
-
-def test_everything_that_a_run_needs_is_there_and_findings_are_lines():
-    findings = doctor.examine()
-    for subject in ("Python", "TensorFlow", "packages", "machine", "suite atari", "suite gym"):
-        assert findings[subject][0] == doctor.OK, findings[subject]
-    assert set(findings) >= {"disk", "shared memory", "port", "suite dmlab"}
-    assert all("\n" not in text for _, text in findings.values())
 
 
 def test_a_lack_is_reported_with_a_remedy():

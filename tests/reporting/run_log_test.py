@@ -105,19 +105,12 @@ def test_each_part_of_the_frames_has_a_row_and_the_interval_its_own_rates(run):
         run.passes(seconds, frames=frames, acting_seconds=seconds / 2)
         summaries.append(log.summary_if_due(run.counters["env_frames"]))
     summaries.append(log.close())
-    keys = ("env_frames", "frames_per_second", "loss/total")
-    assert [tuple(row[key] for key in keys) for row in run.rows] == [
-        (5100, 550.0, 2.0),
-        (6800, 850.0, 5.0),
-        (6800, 0.0, 7.0),
-        (7500, 700.0, 9.0),
-    ]
-    assert [summary and tuple(summary[key] for key in keys) for summary in summaries] == [
-        *3 * [None],
-        (6800, 280.0, 4.0),
-        None,
-        (7500, 700.0, 9.0),
-    ]
+    rows, shown = (
+        [row and (row["env_frames"], row["frames_per_second"], row["loss/total"]) for row in found]
+        for found in (run.rows, summaries)
+    )
+    assert rows == [(5100, 550.0, 2.0), (6800, 850.0, 5.0), (6800, 0.0, 7.0), (7500, 700.0, 9.0)]
+    assert shown == [None, None, None, (6800, 280.0, 4.0), None, (7500, 700.0, 9.0)]
     assert all(row["time/inference_acting"] == 0.5 for row in [*run.rows, summaries[3]])
     assert RunLog(run.state, [run], INTERVAL).close() is None, "no update since the last row"
     assert (len(run.rows), run.closed) == (4, 2)
