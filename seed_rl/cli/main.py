@@ -29,7 +29,6 @@ from seed_rl.system.signals import OF_SCHEDULERS, not_ignored
 
 _log = logging.getLogger(__name__)
 
-_MAX_HELP_COLUMNS = 100
 _NO_HELP = "(no help available)"  # absl's text
 
 OWN = {
@@ -133,7 +132,7 @@ def _configure_logging(level: str, quiet: bool) -> None:
 
 
 def _help(command: Command, values: flags.FlagValues) -> str:
-    columns = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS)
+    columns = min(shutil.get_terminal_size().columns, 100)
     indent = 4 + max(len(f"--{name}") for name in values if values[name].help != _NO_HELP)
     about = textwrap.wrap(f"arguments: {command.arguments}", columns) if command.arguments else []
     lines = [command.run.__doc__ or "", "", f"example: {command.example}", *about, ""]

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.system import devices, machine
+from tests.system.host_memory_test import root_of
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,5 @@ def test_cores_are_those_of_the_affinity_within_the_limits_of_control_groups(
     groups, files, expected, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(7)))
-    for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{n}": t for n, t in files.items()}}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert machine.cores(str(tmp_path)) == expected
+    written = {"proc/self/cgroup": groups} | {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    assert machine.cores(root_of(tmp_path, written)) == expected
