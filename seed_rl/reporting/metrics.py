@@ -27,9 +27,9 @@ _MAX_LINE = 1 << 20  # bytes
 
 
 def settled_return(row: Mapping[str, float], metric: str) -> float:
-    """Return the `metric` `episode_return` or `eval/episode_return`; minus infinity while too few episodes have ended.
+    """Return a mean return, `episode_return` or `eval/episode_return`; minus infinity before it is meaningful.
 
-    Short episodes end first.
+    It is from the hundredth training and the tenth evaluation episode on, because short episodes end first.
     """
     count, enough = ("episodes", RECENT_EPISODES) if metric == "episode_return" else ("eval/episodes", EVALUATION)
     return row.get(metric, -math.inf) if row.get(count, 0) >= enough else -math.inf
@@ -99,7 +99,7 @@ class RecordFile:
 
 
 class MetricsFile(RecordFile, Sink):
-    """Rows as lines of `metrics.jsonl`, which a resumed run continues without damaged or later ones."""
+    """Rows as lines of `metrics.jsonl`: a new run empties it, a resumed one continues without damaged or later ones."""
 
     def __init__(self, logdir: str, resumed: tuple[int, float] | None):
         """Open the file; see `reporting.sinks.sinks_of` for the arguments."""

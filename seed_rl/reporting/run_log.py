@@ -119,10 +119,11 @@ class RunLog:
 
     def summary_if_due(self, env_frames: float) -> dict[str, float] | None:
         """Write a row if it is due after these frames; return a summary if the interval is over."""
-        before, self._multiple = self._multiple, env_frames // self.frames_per_row
+        multiple, before = env_frames // self.frames_per_row, self._multiple
+        self._multiple = max(multiple, before)
         if self.clock() - self._summary.began >= self.interval:
             return self._sum_up(with_row=True)
-        if self._multiple > before:
+        if multiple > before:
             self._write(self.state(), self.clock())
         return None
 
