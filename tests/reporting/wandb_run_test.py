@@ -14,8 +14,8 @@ from seed_rl.reporting import wandb_run
 from seed_rl.reporting.sinks import sinks_of
 from tests.support.checked_commands import Line, complaint
 
-ROW = re.compile(rb"progress/env_frames\x82\x01.(\d+)\n..\nloss/total\x82\x01.([\d.]+)", re.DOTALL)
-"""A row in a `.wandb` file, whose records are protobuf messages."""
+VALUE = re.compile(rb"(?:progress/env_frames|loss/total)\x82\x01(.)", re.DOTALL)
+"""The bytes before a value of a row in a `.wandb` file, whose records are protobuf messages: the last is its length."""
 AXIS = b'*"\x13progress/env_frames'
 """The horizontal axis of all metrics in one."""
 
@@ -62,7 +62,8 @@ def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row_and_nothin
     report(tmp_path / "vtrace", 30, resumed=(20, 1.0), film=f"{tmp_path}/film.mp4")
     teardown()  # the files are complete only now
     files = [path.read_bytes() for path in sorted(tmp_path.glob("vtrace/wandb/offline-run-*/run-*.wandb"))]
-    assert [dict(ROW.findall(file)) for file in files] == [{b"10": b"0.5", b"20": b"1"}, {b"30": b"1.5"}]
+    values = [{file[found.end() :][: found[1][0]] for found in VALUE.finditer(file)} for file in files]
+    assert values == [{b"10", b"0.5", b"20", b"1"}, {b"30", b"1.5"}]
     run = (tmp_path / "vtrace/wandb_id").read_text().strip()
     for file in files:
         assert all(part in file for part in (run.encode(), b"tests", b"vtrace", AXIS, b'{"kind":"VTrace"'))
