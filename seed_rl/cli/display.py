@@ -59,6 +59,7 @@ class RunDisplay:
         self._monitor = LearningMonitor()
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         console = Console(file=self._stream, highlight=False)
+        self._draws_curves = console.encoding.startswith("utf")
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
         can_renew = self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
         self._live = Live(self, console=console, auto_refresh=False) if can_renew else None
@@ -163,7 +164,8 @@ class RunDisplay:
             grid.add_row("speed", ", ".join(filter(None, [f"{rate} frames/s{so_far}", end])))
         for name, key in _CURVES.items():
             if key in row:
-                grid.add_row(name, Text(f"{_plain(row[key]):>8}  ") + Text(_sparkline(self._curves[key]), "cyan"))
+                curve = f"  {_sparkline(self._curves[key])}" if self._draws_curves else ""
+                grid.add_row(name, Text(f"{_plain(row[key]):>8}") + Text(curve, "cyan"))
         if "loss/total" in row:
             parts = [key for key in row if key.startswith("loss/") and key != "loss/total"][:_LOSSES]
             texts = [f"{row['loss/total']:.3g}", *(f"{key.removeprefix('loss/')} {row[key]:.2g}" for key in parts)]
