@@ -1,6 +1,5 @@
 """Progress display of a run: a live panel on a terminal, plain lines elsewhere."""
 
-import collections
 import contextlib
 import math
 import sys
@@ -20,13 +19,12 @@ from seed_rl.experiment import Experiment
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.reporting.learning import LearningMonitor
 from seed_rl.reporting.run_log import bottleneck
-from seed_rl.reporting.text import duration, short
+from seed_rl.reporting.text import duration, quantity, short
 
 _CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}  # metrics by label
 _TICKS = "▁▂▃▄▅▆▇█"
 _CURVE = 34  # characters, of the 60 that the panel needs
 _LOSSES = 4  # loss terms shown next to the total
-_RATE_SECONDS = 60.0  # rates of single rows vary by a half on a machine that is shared
 
 
 def _sparkline(values: Sequence[float]) -> str:
@@ -43,7 +41,7 @@ def _plain(number: float) -> str:
 
 
 class RunDisplay:
-    """Shows the latest row of metrics and the bottleneck of the run, unless `quiet`.
+    """Shows the latest row of metrics and the bottleneck of the run.
 
     On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
     line, followed by lines for connected actors, bottleneck and learning problems whenever these change. All is on
@@ -51,13 +49,12 @@ class RunDisplay:
     disk does not end the run. Rich renders this object as the panel, which needs 60 columns.
     """
 
-    def __init__(self, experiment: Experiment, logdir: str, quiet: bool = False, stream: TextIO | None = None) -> None:
-        self._experiment, self._logdir, self._quiet = experiment, logdir, quiet
+    def __init__(self, experiment: Experiment, logdir: str, stream: TextIO | None = None) -> None:
+        self._experiment, self._logdir = experiment, logdir
         self._stream = stream or (sys.stderr if sys.stdout.isatty() else sys.stdout)
         self._row: Mapping[str, float] = {}
+        self._first: Mapping[str, float] = {}  # the first row with an update, which includes the compilation
         self._status: dict[str, str] = {}
-        # Seconds and frames of rows from the first one with an update on, which holds the compilation.
-        self._recent: collections.deque[tuple[float, float]] = collections.deque()
         self._printed = {"learning": "", "bottleneck": ""}
         self._monitor = LearningMonitor()
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
@@ -65,35 +62,30 @@ class RunDisplay:
         self._draws_curves = console.encoding.startswith("utf")
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
         can_renew = self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
-        self._live = Live(self, console=console, auto_refresh=False) if can_renew and not quiet else None
+        self._live = Live(self, console=console, auto_refresh=False) if can_renew else None
 
     def __enter__(self) -> Self:
-        if self._live:
-            with contextlib.suppress(OSError):
-                self._live.start(refresh=True)
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._live:
-            self._live.transient = not self._row  # remove the panel if it never showed a row
             with contextlib.suppress(OSError):
                 self._live.stop()
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
         self._row = row
-        if self._recent or "loss/total" in row:
-            self._recent.append((row["seconds"], row["env_frames"]))
-            while len(self._recent) > 2 and self._recent[-1][0] - self._recent[0][0] > _RATE_SECONDS:
-                self._recent.popleft()
+        if "loss/total" in row:
+            self._first = self._first or row
         self._status = self._status_of(row)
         for key, curve in self._curves.items():
             if key in row:
                 curve.append(row[key])
         with contextlib.suppress(OSError):
             if self._live:
+                self._live.start()  # with the first row
                 self._live.refresh()
-            elif not self._quiet:
+            else:
                 now = time.strftime("%H:%M:%S")
                 print("\n".join(f"{now} {line}" for line in self._lines(row)), file=self._stream, flush=True)
 
@@ -103,19 +95,19 @@ class RunDisplay:
 
     def _status_of(self, row: Mapping[str, float]) -> dict[str, str]:
         """Describe connections, bottleneck and learning problem; texts may be empty."""
-        actors = f"{row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
+        actors = quantity(int(row["actors"]), "actor")
         connected = f"{row['environments']:.0f} of {self._experiment.actors.num_envs} environments of {actors}"
         learning = self._monitor.diagnose(row)
         if self._is_done:
             return {"connected": connected}
-        if not self._recent:
-            return {"starting": self._start_of(row), "connected": connected}
-        agent, is_warm = self._experiment.agent, len(self._recent) > 1
+        agent, is_warm = self._experiment.agent, self._first and self._first is not row
         limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.loses_by_bfloat16) if is_warm else ""
         return {"connected": connected, "bottleneck": limit, "learning": learning}
 
     def _start_of(self, row: Mapping[str, float]) -> str:
-        """Describe what happens before the first update."""
+        """Describe what happens before the first update; empty from then on."""
+        if self._first or self._is_done:
+            return ""
         if not row["environments"]:
             return "waiting for actors"
         if not (steps := row["acted_steps"]):
@@ -125,21 +117,22 @@ class RunDisplay:
         return f"environments are stepping: {steps:,.0f} steps; first update {then}"
 
     def _progress(self, row: Mapping[str, float]) -> tuple[str, str, str, str]:
-        """Format share and number of frames done, frames/s, and the time that it took or, by the last minute, will."""
+        """Format share and number of frames done, frames/s, and the time that it took or, at the rate so far, will."""
         total, frames, seconds = self._experiment.total_frames, row["env_frames"], row["seconds"]
         share = f"{min(100, math.floor(100 * frames / total))}%"  # rounded down: 100 % means done
         if self._is_done:
             return share, short(frames), short(frames / seconds), f"done in {duration(seconds)}"
-        began, before = self._recent[0] if self._recent else (seconds, frames)
-        left = f"{duration((total - frames) * (seconds - began) / (frames - before))} left" if frames > before else ""
+        first = self._first or row
+        grown = frames - first["env_frames"]
+        left = f"{duration((total - frames) * (seconds - first['seconds']) / grown)} left" if grown > 0 else ""
         return share, short(frames), short(row["frames_per_second"]), left
 
     def _lines(self, row: Mapping[str, float]) -> list[str]:
         """Format the row in under 70 columns, plus a line for each status that has changed."""
         share, frames, rate, end = self._progress(row)
         parts = [f"{share:>4} {frames} frames", f"{rate}/s"]
-        if start := self._status.pop("starting", ""):
-            parts, end = [f"{share:>4} {start}"], ""
+        if start := self._start_of(row):
+            parts = [f"{share:>4} {start}"]
         elif "episode_return" in row:
             parts.append(f"return {_plain(row['episode_return'])}")
         elif "loss/total" in row:
@@ -155,24 +148,20 @@ class RunDisplay:
         return lines
 
     def __rich__(self) -> Panel:
+        row, total = self._row, self._experiment.total_frames
+        share, frames, rate, end = self._progress(row)
+        bar = Table.grid(expand=True, padding=(0, 1))
+        bar.add_column(ratio=1)
+        bar.add_column(no_wrap=True)
+        bar.add_row(ProgressBar(total, row["env_frames"]), f"{share}  {frames} of {short(total)} frames")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
-        content, row = [grid], self._row
-        if row:
-            share, frames, rate, end = self._progress(row)
-            bar = Table.grid(expand=True, padding=(0, 1))
-            bar.add_column(ratio=1)
-            bar.add_column(no_wrap=True)
-            total = self._experiment.total_frames
-            done = ProgressBar(total=total, completed=min(row["env_frames"], total))
-            bar.add_row(done, f"{share}  {frames} of {short(total)} frames")
-            content.insert(0, bar)
-            if "starting" not in self._status:
-                so_far = " on average" if self._is_done else f", {duration(row['seconds'])} so far"
-                grid.add_row("speed", ", ".join(filter(None, [f"{rate} frames/s{so_far}", end])))
+        if start := self._start_of(row):
+            grid.add_row("starting", start)
         else:
-            grid.add_row("starting", "the first metrics appear in a few seconds")
+            so_far = " on average" if self._is_done else f", {duration(row['seconds'])} so far"
+            grid.add_row("speed", ", ".join(filter(None, [f"{rate} frames/s{so_far}", end])))
         for name, key in _CURVES.items():
             if key in row:
                 curve = f"  {_sparkline(self._curves[key])}" if self._draws_curves else ""
@@ -183,6 +172,6 @@ class RunDisplay:
             grid.add_row("loss", "  ".join(texts))
         for name, text in self._status.items():
             if text:
-                grid.add_row(name, Text(text, "yellow" if name in ("bottleneck", "learning") else ""))
+                grid.add_row(name, Text(text, "" if name == "connected" else "yellow"))
         grid.add_row("stored in", Text(self._logdir))
-        return Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
+        return Panel(Group(bar, grid), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")

@@ -1,9 +1,4 @@
-"""Declaration of commands and of their flags, and the flags shared by several commands.
-
-```python
-EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
-```
-"""
+"""Declaration of commands and of their flags, and the flags shared by several commands."""
 
 import contextlib
 import functools
@@ -55,10 +50,7 @@ AUTO = "auto"
 
 
 def integer(name: str, default: int | None, text: str, auto: bool = False, **bounds: int) -> Flag:
-    """Declare a flag for a whole number such as 1e6, 300k, 10M or 1_000_000, within `lower_bound` and `upper_bound`.
-
-    With `auto`, it may be `AUTO` instead.
-    """
+    """Declare a flag for a whole number such as 300k, `lower_bound` to `upper_bound`, or, with `auto`, for `AUTO`."""
     parser = (_IntegerOrAuto if auto else _Integer)(**bounds)
     return functools.partial(flags.DEFINE, parser, name, default, text)
 

@@ -5,7 +5,6 @@ import copy
 import errno
 import functools
 import importlib.util
-import inspect
 import logging
 import os
 import shutil
@@ -30,7 +29,6 @@ from seed_rl.system.signals import OF_SCHEDULERS, not_ignored
 
 _log = logging.getLogger(__name__)
 
-_MAX_HELP_COLUMNS = 100
 _NO_HELP = "(no help available)"  # absl's text
 
 OWN = {
@@ -109,7 +107,7 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
         if values.help:
             print(_help(command, values))
             return 0
-        if paths and inspect.getfullargspec(command.run).varargs is None:
+        if paths and not command.arguments:
             raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
         _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
         for module in values.import_module if "import_module" in values else ():
@@ -134,7 +132,7 @@ def _configure_logging(level: str, quiet: bool) -> None:
 
 
 def _help(command: Command, values: flags.FlagValues) -> str:
-    columns = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS)
+    columns = min(shutil.get_terminal_size().columns, 100)
     indent = 4 + max(len(f"--{name}") for name in values if values[name].help != _NO_HELP)
     about = textwrap.wrap(f"arguments: {command.arguments}", columns) if command.arguments else []
     lines = [command.run.__doc__ or "", "", f"example: {command.example}", *about, ""]

@@ -65,10 +65,7 @@ class LearningMonitor:
         return symptom if is_settled else ""
 
     def symptom(self, row: Mapping[str, float]) -> str:
-        """Describe a symptom, its values and a remedy, e.g. "importance weights: ..."; empty if all is well.
-
-        Symptoms whose metrics the agent does not report are not checked.
-        """
+        """Describe a symptom, as far as there are metrics for it, its values and a remedy; empty if all is well."""
         value = row.get("episode_return", math.nan)
         if math.isnan(self._first_return):
             self._first_return = value

@@ -64,10 +64,7 @@ class EpisodeWindow:
 
 
 class Sink(Protocol):
-    """A destination of rows of metrics, and of films unless it has no use for them.
-
-    Times are seconds since the epoch. What raises OSError has taken nothing.
-    """
+    """A destination of rows and films. Times are seconds since the epoch. What raises OSError has taken nothing."""
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Take a row: scalars by their names in `metrics.jsonl`, including `env_frames`, the horizontal axis."""
@@ -102,10 +99,7 @@ class RecordFile:
 
 
 class MetricsFile(RecordFile, Sink):
-    """A sink that writes each row as a line of `metrics.jsonl`.
-
-    A resumed run continues the file from its checkpoint, without later rows and damaged lines; a new run empties it.
-    """
+    """Rows as lines of `metrics.jsonl`: a new run empties it, a resumed one continues without damaged or later ones."""
 
     def __init__(self, logdir: str, resumed: tuple[int, float] | None):
         """Open the file; see `reporting.sinks.sinks_of` for the arguments."""
@@ -126,10 +120,7 @@ class MetricsFile(RecordFile, Sink):
 
 @read_again_if_stale
 def read(logdir: StrPath) -> list[dict[str, float]]:
-    """Read the rows in a run's log directory, or raise FileNotFoundError if there are none.
-
-    Damaged lines are skipped, and an incomplete last line, left by a killed run.
-    """
+    """Read the rows in a log directory, without damaged or incomplete lines; FileNotFoundError if there is no file."""
     place = os.path.join(logdir, FILE)
     with open_file(place) as file:
         rows = [row for _, row in _lines(file)]

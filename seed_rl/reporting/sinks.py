@@ -43,10 +43,7 @@ class RetryingSink(Sink):
 
 
 def sinks_of(experiment: Experiment, logdir: str, resumed: tuple[int, float] | None) -> list[Sink]:
-    """Open the sinks of a run in its directory, which is created if necessary.
-
-    `resumed` are `env_frames` and `seconds` of the checkpoint from which the run continues; None for a new run.
-    """
+    """Open a run's sinks; `resumed` are `env_frames` and `seconds` of the checkpoint that it continues, if any."""
     os.makedirs(logdir, exist_ok=True)
     started = time.time()
     sinks: list[Sink] = [

@@ -1,9 +1,7 @@
 """Short formats for numbers and durations, and tables."""
 
-import itertools
 import re
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 # A cell of a column of numbers: a number with its unit, a duration, or nothing.
 _NUMBER = re.compile(r"([-+]?[\d.,]+(e[-+]?\d+)?[kMG%]?|(\d+[dhms])+|-)?")
@@ -34,25 +32,14 @@ def duration(seconds: float) -> str:
     return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
 
 
-def columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int = 100) -> str:
-    """Format a table with a rule below the heads, which may have several lines, and columns of numbers right-aligned.
-
-    If it is wider than `width` characters, the column with the longest text is folded.
-    """
+def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Format a table with a rule below the heads, which may have several lines; numbers are aligned to the right."""
     tops = [head.split("\n") for head in heads]
-    texts = [n for n in range(len(heads)) if not all(_NUMBER.fullmatch(row[n]) for row in rows)]
+    tallest = max(map(len, tops))
+    above = zip(*([""] * (tallest - len(top)) + top for top in tops), strict=True)
     widths = [max(map(len, [*top, *(row[n] for row in rows)])) for n, top in enumerate(tops)]
-    if texts and (excess := sum(widths) + 2 * (len(widths) - 1) - width) > 0:
-        longest = max(texts, key=widths.__getitem__)
-        widths[longest] = max(1, *map(len, tops[longest]), widths[longest] - excess)
-
-    def lines(cells: Iterable[Sequence[str]]) -> Iterator[str]:
-        for parts in itertools.zip_longest(*cells, fillvalue=""):
-            aligned = (f"{part:{'<' if n in texts else '>'}{widths[n]}}" for n, part in enumerate(parts))
-            yield "  ".join(aligned).rstrip()
-
-    table = [*lines(top[::-1] for top in tops)][::-1]  # several lines end at the rule
-    table += lines(["-" * each] for each in widths)
-    for row in rows:
-        table += lines(textwrap.wrap(cell, own) or [""] for cell, own in zip(row, widths, strict=True))
-    return "\n".join(table)
+    aligned = [
+        f"{'>' if all(_NUMBER.fullmatch(row[n]) for row in rows) else '<'}{width}" for n, width in enumerate(widths)
+    ]
+    lines = [*above, ["-" * width for width in widths], *rows]
+    return "\n".join("  ".join(map(format, line, aligned)).rstrip() for line in lines)

@@ -69,8 +69,7 @@ class WandbRun(Sink):
         self._rows.put(None)
         self._thread.join(_FINISH_SECONDS)
         if self._thread.is_alive():
-            rest = f"`wandb sync` in {self._logdir} uploads the rest"
-            _log.warning("the upload to Weights & Biases is incomplete; %s", rest)
+            _log.warning("Weights & Biases lacks the last rows: `wandb sync` in %s uploads them", self._logdir)
 
     def _run(self) -> None:
         try:

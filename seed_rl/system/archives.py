@@ -1,6 +1,6 @@
-"""Archives: named arrays in an ordinary .npz file, written and read one at a time, each with a checksum.
+"""Archives: named arrays with checksums in an .npz file without pickled objects, written and read one at a time.
 
-They hold no pickled objects. Nothing in them is compressed, so that they take no more memory than their size.
+Nothing in them is compressed, so that they take no more memory than their size.
 """
 
 import contextlib
@@ -42,10 +42,7 @@ def writing(file: IO[bytes]) -> Iterator[Callable[[str, np.ndarray], None]]:
 
 
 class Archive(Mapping[str, np.ndarray]):
-    """The arrays of an archive by name, each read when it is asked for, from the file, which must still be open.
-
-    An archive that is none or damaged raises BadArchive, also on access to an array.
-    """
+    """The arrays of an archive by name, read on access from the file, which stays open; both may raise BadArchive."""
 
     def __init__(self, file: IO[bytes]):
         with _reading():

@@ -23,17 +23,14 @@ StrPath: TypeAlias = str | os.PathLike[str]
 PARTIAL = ".partial"
 """Suffix of files that are still being written."""
 
-_MANY_FILES = 1 << 16
+_MANY_FILES = 1 << 16  # with more, programs that loop over all possible descriptors would become slow
 _LONGEST_PARENT = 80  # bytes; the path of a socket has at most 107
 _LONGEST_REASON = 300  # characters
 _STARTING_SECONDS = 60.0
 
 
 def allow_many_files() -> None:
-    """Raise the soft limit of open files, often 1024, as far as allowed: each actor is a connection.
-
-    It stays at or below 65,536: programs that loop over all possible descriptors would become slow.
-    """
+    """Raise the soft limit of open files, often 1024, to 65,536 or as far as allowed: each actor is a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # Linux has no infinite ones
     if soft < (wanted := min(_MANY_FILES, hard)):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -69,10 +66,7 @@ def files_in(directory: str) -> list[str]:
 
 @contextlib.contextmanager
 def locking(path: str) -> Iterator[None]:
-    """Hold an exclusive lock on a file, which is created if necessary, at most until this process ends.
-
-    Raises BlockingIOError if another process holds it, and OSError with what to do if there can't be a lock.
-    """
+    """Lock a file; raise BlockingIOError if another process has done so, OSError with a remedy if that fails."""
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,14 +96,7 @@ def socket_directory() -> Iterator[str]:
 
 @dataclasses.dataclass
 class Outage:
-    """A period of failing writes or reads, as on a full disk: logged when it begins and when it ends.
-
-    ```python
-    outage = Outage("checkpoints", "training continues", log)
-    with outage.tolerating():
-        write()
-    ```
-    """
+    """A period of failing writes or reads, as on a full disk: logged when it begins and when it ends."""
 
     what: str
     meanwhile: str

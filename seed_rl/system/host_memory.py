@@ -15,14 +15,10 @@ _KEPT = 128 << 20  # bytes at the end of a heap
 
 
 def reuse_freed_blocks() -> None:
-    """Lets glibc reuse freed blocks of up to 32 MiB instead of returning each to the kernel.
-
-    A block that comes from the kernel costs a page fault per 4 KiB. Does nothing with another C library.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _LARGEST)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT)
+    """Lets glibc reuse freed blocks of up to 32 MiB: one that comes from the kernel costs a page fault per 4 KiB."""
+    glibc = ctypes.CDLL(None)  # TensorFlow needs it
+    glibc.mallopt(_M_MMAP_THRESHOLD, _LARGEST)
+    glibc.mallopt(_M_TRIM_THRESHOLD, _KEPT)
 
 
 def free_host_memory(root: str = "/") -> int:
@@ -60,7 +56,7 @@ def allocating_at_most(nbytes: int) -> Iterator[None]:
 def control_groups(root: str, controller: str) -> Iterator[tuple[str, bool]]:
     """Yield the directory of each control group around this process, and whether it is of version 2.
 
-    Groups of version 1 are those of a controller, such as `memory`. The directory `root` has /proc and /sys.
+    Those of version 1 belong to a controller, such as `memory`. The directory `root` has /proc and /sys.
     """
     groups = pathlib.Path(root, "proc/self/cgroup")
     for line in groups.read_text().splitlines() if groups.exists() else ():

@@ -25,10 +25,7 @@ def has_tpu() -> bool:
 
 
 def cores(root: str = "/") -> int:
-    """Return the number of cores that this process may use: those of its affinity, or fewer in a limited control group.
-
-    The directory `root` has /proc and /sys.
-    """
+    """Return the number of cores of this process's affinity, or fewer in a limited group; `root` has /proc and /sys."""
     found = [float(len(os.sched_getaffinity(0)))]
     for group, _ in control_groups(root, "cpu"):
         numbers: list[str] = []  # microseconds of CPU time, and of the period

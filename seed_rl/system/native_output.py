@@ -87,15 +87,12 @@ def load_tensorflow() -> Any:
 
 @contextlib.contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Lend this process what TensorFlow and Keras are imported with, and undo what that changes.
-
-    Garbage collection is off meanwhile, because it would take a quarter of the time and find hardly any garbage.
-    """
+    """Lend this process what TensorFlow and Keras are imported with, and undo what that changes."""
     names = (*ENVIRONMENT, "KERAS_BACKEND")
     before = {name: os.environ[name] for name in names if name in os.environ}
     drawn, collects, hidden = random.getstate(), gc.isenabled(), [name for name in HIDDEN if name not in sys.modules]
     os.environ.update({**ENVIRONMENT, **before, "KERAS_BACKEND": "tensorflow"})
-    gc.disable()
+    gc.disable()  # it would take a quarter of the time and find hardly any garbage
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         yield

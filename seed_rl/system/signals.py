@@ -98,10 +98,7 @@ def signals(numbers: Sequence[signal.Signals] = ALL) -> Iterator[StopFlag]:
 
 
 def stop_with_parent(stopped: StopFlag) -> None:
-    """Start a thread that asks to end once the parent has ended in whatever way, or has closed standard input.
-
-    If the flag `raises`, the process receives SIGTERM.
-    """
+    """Ask to end, with SIGTERM if the flag `raises`, once the parent has ended in any way or closed standard input."""
     parent = os.pidfd_open(os.getppid())  # forks of the parent, which outlive it, keep the input open
 
     def read() -> None:

@@ -4,7 +4,6 @@ import inspect
 import os
 import re
 import signal
-import subprocess
 import sys
 import types
 
@@ -30,7 +29,7 @@ def test_every_error_for_users_is_one_of_two_kinds():
 
 MISTAKES = {
     "trian": "trian",
-    "doctor more": "more",
+    "doctor more": "unexpected argument 'more'",
     "train": "--gin_file",
     "train --logdir=nowhere": "nowhere",
     "train --logdri=x": "logdri",
@@ -88,7 +87,6 @@ def test_what_output_names_is_kept_unless_overwrite_is_given(command, capsys, tm
         ("train --gin_file=gym/any --agent=sac", "SAC needs continuous actions"),
         ("train --gin_file=gym/any --gin_param=Gym.id=Nope-v1", "Nope-v1 can't be made"),
         ("eval --checkpoint=7", "000000000007.npz can't be read"),
-        ("eval --checkpoint=best", "no best checkpoint"),
         ("eval", "no checkpoint yet"),
     ],
 )
@@ -117,16 +115,15 @@ def test_help_shows_commands_and_their_arguments_flags_and_an_example(command, c
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_a_reader_that_leaves_is_no_error_and_a_full_disk_a_sentence():
+def test_a_reader_that_leaves_is_no_error_and_a_full_disk_a_sentence(monkeypatch, capsys):
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "wb") as gone:
-        command = [sys.executable, "-m", "seed_rl", "configs"]
-        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (1, "seed_rl: the output can't be written: No space left on device\n")
+    sentence = "seed_rl: the output can't be written: No space left on device\n"
+    for place, code, error in ((writing, 128 + signal.SIGPIPE, ""), ("/dev/full", 1, sentence)):
+        with open(place, "w") as stdout, monkeypatch.context() as patch:  # what is left is flushed at its end
+            patch.setattr(sys, "stdout", stdout)
+            assert main(["configs"]) == code
+        assert capsys.readouterr().err == error
 
 
 def test_ctrl_c_ends_a_command_with_a_line(monkeypatch, capsys):

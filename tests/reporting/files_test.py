@@ -1,7 +1,6 @@
 """The files that a run leaves behind: `metrics.jsonl`, and event files read back with TensorBoard's own readers."""
 
 import json
-import os
 import shutil
 
 import pytest
@@ -83,9 +82,8 @@ def test_rows_are_scalars_in_groups_at_their_step_and_time(tmp_path):
     assert found == [(10, 1010.0, 1.0), (20, 1020.0, 2.0)]
 
 
-@pytest.mark.parametrize("starts", [(None, 20), (None, None)], ids=["resumed", "started over"])
-def test_every_start_leaves_hyperparameters_and_configuration_readable(tmp_path, starts):
-    for resume in starts:
+def test_every_start_leaves_hyperparameters_and_configuration_readable(tmp_path):
+    for resume in (None, 20):
         write(tmp_path, resume, 25, 30)
     read = PluginAccumulator(str(tmp_path)).Reload()
     content = read.PluginTagToContent("hparams")
@@ -127,6 +125,3 @@ def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_is_no_end(tmp_pa
     assert caplog.messages == [f"{name} can be written again" for name in failing]
     assert [row["env_frames"] for row in metrics.read(str(logdir))] == [*frames, *range(200, 210)]
     assert [event.step for event in events(logdir)] == [*steps, *range(200, 210)]
-    curves, *rest = sorted(os.listdir(logdir))
-    assert rest == ["metrics.jsonl"], "nothing of Weights & Biases"
-    assert curves.startswith("events.out.tfevents.")

@@ -43,7 +43,6 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
     named = Counter(sentence.partition(":")[0] for sentence in found if sentence)
     assert named.most_common(1)[0][0] == WRONG[name]
     assert sum(named.values()) > 0.4 * len(found)
-    assert max(map(len, found)) <= 130, "two lines of a terminal"
 
 
 OLD = {"learning/clipped_mass": 0.4, "policy_lag": 31.0}
@@ -88,7 +87,6 @@ def test_a_policy_may_become_certain_unless_its_return_is_lost():
     assert said([20, 20.1, 19]) == [""] * 3, "a solved run that continues"
     *_, last = said([250, 280, 38])
     assert last.startswith("policy: nearly deterministic, with return 38 after 280: ")
-    assert len(last) <= 130
     assert said([250, 250, 38])[-1], "that of random play was the best"
 
 

@@ -9,7 +9,7 @@ from seed_rl.system.host_memory import allocating_at_most, free_host_memory
 AVAILABLE = 16_000 * 1024
 
 
-def machine(root, files):
+def root_of(root, files):
     """A directory with such files in place of /proc and /sys."""
     meminfo = "MemTotal: 99 kB\nMemAvailable: 16000 kB\nHugePages_Total: 0\n"
     for name, text in {"proc/meminfo": meminfo, **files}.items():
@@ -28,16 +28,12 @@ def v2(path, limit, usage, cache):
     }
 
 
-def v1(path, limit, usage, cache):
-    """A group of version 1."""
-    return {
-        f"sys/fs/cgroup/memory{path}/memory.limit_in_bytes": f"{limit}\n",
-        f"sys/fs/cgroup/memory{path}/memory.usage_in_bytes": f"{usage}\n",
-        f"sys/fs/cgroup/memory{path}/memory.stat": f"cache 1\ninactive_file 9\ntotal_inactive_file {cache}\n",
-    }
-
-
-V1_LINES = "5:cpu,cpuacct:/a\n4:memory:{}\n1:name=systemd:/a\n"
+V1_LINES = "5:cpu,cpuacct:/a\n4:memory:/a\n1:name=systemd:/a\n"
+V1 = {
+    "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "5000\n",
+    "sys/fs/cgroup/memory/a/memory.usage_in_bytes": "1200\n",
+    "sys/fs/cgroup/memory/a/memory.stat": "cache 1\ninactive_file 9\ntotal_inactive_file 200\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -48,13 +44,13 @@ V1_LINES = "5:cpu,cpuacct:/a\n4:memory:{}\n1:name=systemd:/a\n"
         pytest.param("0::/a\n", v2("/a", 5000, 1200, 200), 4000, id="v2, limited"),
         pytest.param("0::/a/b\n", v2("/a/b", "max", 100, 0) | v2("/a", 5000, 2000, 0), 3000, id="v2, group around it"),
         pytest.param("0::/host/x\n", v2("", 5000, 1000, 0), 4000, id="v2, inside a container"),
-        pytest.param(V1_LINES.format("/a"), v1("/a", 5000, 1200, 200), 4000, id="v1, limited"),
-        pytest.param(V1_LINES.format("/a") + "0::/a\n", v1("/a", 5000, 1000, 0), 4000, id="v1 for memory beside v2"),
+        pytest.param(V1_LINES, V1, 4000, id="v1, limited"),
+        pytest.param(V1_LINES + "0::/a\n", V1, 4000, id="v1 for memory beside v2"),
     ],
 )
 def test_free_memory_is_within_the_limits_of_control_groups(tmp_path, groups, files, free):
     own = {} if groups is None else {"proc/self/cgroup": groups}
-    assert free_host_memory(machine(tmp_path, {**own, **files})) == free
+    assert free_host_memory(root_of(tmp_path, {**own, **files})) == free
 
 
 def test_free_memory_is_within_the_limit_of_the_address_space():

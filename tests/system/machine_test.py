@@ -7,21 +7,22 @@ import tensorflow as tf
 
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.system import devices, machine
-
-ZEN_3 = "vendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx fma avx2 vaes\n"
-ZEN_5 = ZEN_3.replace("avx2", "avx2 avx512f avx512_bf16")
-GRAVITON_2 = "processor\t: 0\nFeatures\t: fp asimd aes\n"
-GRAVITON_3 = GRAVITON_2.replace("asimd", "asimd sve bf16")
+from tests.system.host_memory_test import root_of
 
 
 @pytest.mark.parametrize(
-    ("cpuinfo", "native"), [(ZEN_3, False), (ZEN_5, True), (GRAVITON_2, False), (GRAVITON_3, True)]
+    ("fields", "expected"),
+    [
+        ("model name\t: AMD EPYC\nflags\t\t: fpu avx fma avx2 vaes\n", ["avx", "avx2", "fma"]),
+        ("model name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512_bf16\n", ["avx2", "avx512_bf16"]),
+        ("processor\t: 0\nFeatures\t: fp asimd aes bf16\n", ["asimd", "bf16"]),
+    ],
 )
-def test_a_cpu_multiplies_bfloat16_if_it_has_instructions_for_it(cpuinfo, native, tmp_path, monkeypatch):
-    (tmp_path / "cpuinfo").write_text(cpuinfo)
+def test_a_cpu_multiplies_bfloat16_if_it_has_instructions_for_it(fields, expected, tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text(f"vendor_id\t: AuthenticAMD\n{fields}")
     monkeypatch.setattr(machine, "_CPUINFO", tmp_path / "cpuinfo")
-    assert machine.multiplies_bfloat16() is native
-    assert ("avx2" in machine.instructions()) == ("avx2" in cpuinfo)
+    assert machine.instructions() == expected
+    assert machine.multiplies_bfloat16() == ("bf16" in fields)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,5 @@ def test_cores_are_those_of_the_affinity_within_the_limits_of_control_groups(
     groups, files, expected, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(7)))
-    for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{n}": t for n, t in files.items()}}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert machine.cores(str(tmp_path)) == expected
+    written = {"proc/self/cgroup": groups} | {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    assert machine.cores(root_of(tmp_path, written)) == expected

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from seed_rl.cli import flags
 from seed_rl.cli.flags import check_outputs, command
 from seed_rl.envs import elsewhere, registry
+from seed_rl.envs.base import EnvConfig
 from seed_rl.envs.show import show_observations
 from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import config_files
@@ -47,19 +48,18 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
     """Lists the suites, or the games, levels and ids of one; or checks an id."""
     if suites[:1] == ("check",):
         return _check(suites[1:], values)
-    texts = {}
-    for name in suites or registry.names():
+    if not suites:
+        _print_table({name: _summary(registry.suite(name)) for name in registry.names()})
+    for name in suites:
         suite = registry.suite(name)
-        if suites:
-            settings = f"{name} has no tasks to choose from, only settings:\n\n{config_files.bindings(suite(), True)}"
-            print("\n".join(suite.tasks()) or settings)
-        else:
-            first_line = (inspect.getdoc(suite) or "").partition("\n")[0]
-            known = f" {suite.__name__}.{suite.task_setting}: {len(suite.tasks())} known." if suite.task_setting else ""
-            texts[name] = first_line + known
-    if texts:
-        _print_table(texts)
+        settings = f"{name} has no tasks to choose from, only settings:\n\n{config_files.bindings(suite(), True)}"
+        print("\n".join(suite.tasks()) or settings)
     return 0
+
+
+def _summary(suite: type[EnvConfig]) -> str:
+    known = f" {suite.__name__}.{suite.task_setting}: {len(suite.tasks())} known." if suite.task_setting else ""
+    return f"{inspect.getdoc(suite) or ''}".partition("\n")[0] + known
 
 
 def _check(ids: Sequence[str], values: flags.FlagValues) -> int:

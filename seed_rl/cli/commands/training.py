@@ -12,7 +12,7 @@ from seed_rl.cli.flags import RUN_OPTIONS, RunOption, command
 from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.metrics import settled_return
-from seed_rl.reporting.text import duration, quantity
+from seed_rl.reporting.text import duration
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
@@ -94,47 +94,43 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
 
 def _train(values: flags.FlagValues, run: Run) -> int:
     best, row = -math.inf, dict[str, float]()
-    with contextlib.ExitStack() as options:
+    with contextlib.ExitStack() as stack:
         for option in OPTIONS:
-            options.enter_context(option.apply(values, run))
-        with signals() as stopped:
-            # The first of several learners decides. No comparison with nan is true.
-            target = math.nan if values.target_return is None or run.index else values.target_return
-            replay = run.experiment.replay
-            # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
-            if run.learners == 1 and not (replay and replay.snapshot):
-                stopped.raises, run.on_update = True, stopped.asks
-            if "exit_with_parent" in values and values.exit_with_parent:
-                stop_with_parent(stopped)
-            with (
-                run,
-                RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # on the error stream of `run`
-            ):
-                if values.max_minutes is not None:
-                    timer = threading.Timer(min(60 * values.max_minutes, threading.TIMEOUT_MAX), stopped.set)
-                    timer.daemon = True
-                    timer.start()
-                for row in run.train(stopped):
-                    progress.show(row)
-                    best = max(best, settled_return(row, run.experiment.score))
-                    if best >= target:
-                        stopped.set()
+            stack.enter_context(option.apply(values, run))
+        stopped = stack.enter_context(signals())
+        # The first of several learners decides. No comparison with nan is true.
+        target = math.nan if values.target_return is None or run.index else values.target_return
+        replay = run.experiment.replay
+        # Several learners must leave together, and a replay that gets saved may have taken an hour to fill.
+        if run.learners == 1 and not (replay and replay.snapshot):
+            stopped.raises, run.on_update = True, stopped.asks
+        if "exit_with_parent" in values and values.exit_with_parent:
+            stop_with_parent(stopped)
+        stack.enter_context(run)
+        # Opened here, it uses the error stream of `run`.
+        progress = stack.enter_context(RunDisplay(run.experiment, run.logdir))
+        if values.max_minutes is not None:
+            timer = threading.Timer(min(60 * values.max_minutes, threading.TIMEOUT_MAX), stopped.set)
+            timer.daemon = True
+            timer.start()
+        for row in run.train(stopped):
+            if not values.quiet:
+                progress.show(row)
+            best = max(best, settled_return(row, run.experiment.score))
+            if best >= target:
+                stopped.set()
     if stopped.raised:
         _say("interrupted before the first update")
     elif stopped.exit_code:
         _say(f"stopped; the same command continues the run in {run.logdir}")
     elif best >= target:
         _say(f"a mean return of {best:g} is reached")
-    elif not row and not math.isnan(target):
-        raise Failure(f"--target_return={target:g} was not reached: the run was over before it wrote any metrics")
     elif not math.isnan(target):
-        how_far = f"the best mean return is {best:g}"
-        if best == -math.inf:
-            prefix = run.experiment.score.removesuffix("episode_return")
-            ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
-            how_far = f"{ended} had ended, too few for a mean return"
-        after = f"{row['env_frames']:,.0f} frames and {duration(row['seconds'])}"
-        raise Failure(f"--target_return={target:g} was not reached: after {after}, {how_far}")
+        after = f"after {row['env_frames']:,.0f} frames and {duration(row['seconds'])}, " if row else ""
+        how_far = (
+            f"the best mean return is {best:g}" if best > -math.inf else "too few episodes ended for a mean return"
+        )
+        raise Failure(f"--target_return={target:g} was not reached: {after}{how_far}")
     return stopped.exit_code
 
 
