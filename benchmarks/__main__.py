@@ -114,7 +114,6 @@ def parse(name: str, flags: Sequence[str]) -> argparse.Namespace:
 
 
 def overview() -> str:
-    """Format one line per benchmark."""
     lines = "\n".join(f"  {name:{max(map(len, BENCHMARKS))}} {summary}" for name, summary in BENCHMARKS.items())
     return f"""scripts/bench.sh NAME... [FLAGS] runs benchmarks sequentially; `all` runs the speed benchmarks:
 

@@ -23,14 +23,12 @@ TIMES = ("act", "graph", "xla", "bookkeeping")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     experiments.add_networks(parser)
     parser.add_argument("--batches", type=flags.counts, default="1,32,256", help="environments per act step")
     flags.add_timing(parser, 0.6)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure the milliseconds of each batch size with each network."""
     cells = []
     for network, dtype, experiment in experiments.networks(arguments):
         agent = experiment.build_agent()
@@ -50,7 +48,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Format milliseconds by network, dtype and batch."""
     heads = ["network", "dtype", "batch", "act step\nms", "network\ngraph, ms", "network\nXLA, ms"]
     rows = []
     for cell in result["act"]:

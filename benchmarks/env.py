@@ -39,7 +39,6 @@ QUICK = {"suites": "catch,pong", "threads": "1", "envs_per_thread": 2, "seconds"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     up_to_all_cores = ",".join(str(n + 1) for n in range(len(os.sched_getaffinity(0))))
     parser.add_argument("--suites", type=flags.some_of(SUITES), default=",".join(SUITES), help="suites to measure")
     parser.add_argument("--threads", type=flags.counts, default=up_to_all_cores, help="numbers of threads")
@@ -106,7 +105,6 @@ def _steps_per_second(outputs: Iterator[EnvOutput], deadline: float) -> float:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Format the rates of each suite by number of threads."""
     rows = []
     for suite in result["suites"]:
         for rates in suite["rates"]:

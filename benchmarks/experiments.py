@@ -40,7 +40,6 @@ dueling heads of 512). Unrolls have 20 steps."""
 
 
 def add_networks(parser: argparse.ArgumentParser) -> None:
-    """Add `--networks` and `--dtypes`."""
     for flag, known in {"networks": NETWORKS, "dtypes": DTYPES}.items():
         parser.add_argument(f"--{flag}", type=flags.some_of(known), default=",".join(known), help=f"{flag} to measure")
 

@@ -47,7 +47,6 @@ class ActStepPart:
 
     @property
     def store(self) -> UnrollStore:
-        """Return the store of the unrolls."""
         return self._acting.unrolls.store
 
     def program(self) -> tuple[Any, tuple[Any, ...]]:
@@ -72,12 +71,8 @@ class LearnerPart:
         self._experiment = experiment
         with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as cleanup:
             parts = Assembly().parts(experiment, directory, cleanup)
-        self._agent, self._train_step, self.service, self._source = (
-            parts.agent,
-            parts.train_step,
-            parts.service,
-            parts.source,
-        )
+        self._agent, self._train_step = parts.agent, parts.train_step
+        self.service, self._source = parts.service, parts.source
         (self._acting,) = parts.acting
         self._acting.act_step.warm_up()
         self._train_on_blanks()
