@@ -12,9 +12,8 @@ import statistics
 from typing import Any
 
 from benchmarks import experiments, flags
-from benchmarks.parts import ActStepPart
-from benchmarks.report import median
-from benchmarks.timing import milliseconds, ratio, spread
+from benchmarks.parts import ActStepPart, milliseconds
+from benchmarks.report import median, ratio, spread
 from seed_rl.reporting.text import columns
 
 QUICK = {"networks": "shallow", "dtypes": "float32", "batches": "2", "seconds": 0.1, "repeats": 2}

@@ -16,8 +16,7 @@ from typing import Any
 from benchmarks import BenchmarkError, flags
 from benchmarks.end_to_end import run_rate
 from benchmarks.experiments import Recipe
-from benchmarks.report import median
-from benchmarks.timing import spread
+from benchmarks.report import median, spread
 from seed_rl.reporting.text import columns
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1] / "docs" / "results" / "performance"

@@ -20,9 +20,8 @@ from typing import Any
 from benchmarks import BenchmarkError, flags
 from benchmarks.env import rate_of
 from benchmarks.experiments import PRESETS, Recipe
-from benchmarks.parts import LearnerPart
-from benchmarks.report import median
-from benchmarks.timing import milliseconds, ratio, spread
+from benchmarks.parts import LearnerPart, milliseconds
+from benchmarks.report import median, ratio, spread
 from seed_rl.extras.studies.runs import Run, Trial
 from seed_rl.reporting.text import columns
 

@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks import flags
-from benchmarks.report import median
-from benchmarks.timing import spread
+from benchmarks.report import median, spread
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.envs.vector.steps import random_play

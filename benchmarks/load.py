@@ -15,8 +15,7 @@ from typing import Any
 from benchmarks import flags, streams
 from benchmarks.experiments import Recipe
 from benchmarks.parts import LearnerPart
-from benchmarks.report import median, number
-from benchmarks.timing import spreads
+from benchmarks.report import median, number, spreads
 from seed_rl.experiment import Actors, Experiment
 from seed_rl.reporting.text import columns
 

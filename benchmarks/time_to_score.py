@@ -21,9 +21,8 @@ from typing import Any
 
 from benchmarks import flags
 from benchmarks.env import rate_of
-from benchmarks.report import median, number, write_table
+from benchmarks.report import median, number, spread, write_table
 from benchmarks.runs import BenchmarkRun, train_in_turn
-from benchmarks.timing import spread
 from seed_rl.extras.studies.runs import Trial
 from seed_rl.extras.studies.sweep import trials
 from seed_rl.reporting import metrics

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import flags, streams
-from benchmarks.report import median
-from benchmarks.timing import spreads
+from benchmarks.report import median, spreads
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites
 from seed_rl.inference.act_step import Staging
