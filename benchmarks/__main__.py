@@ -5,7 +5,7 @@ A benchmark is a module of this package with
 - a docstring that says how it measures, shown by `--help`;
 - `QUICK`, the defaults of its flags with `--quick`, which make it finish within seconds;
 - `add_arguments(parser)`, which adds its flags;
-- `measure(arguments)`, which returns JSON values, where each measured value is a `timing.spread`;
+- `measure(arguments)`, which returns JSON values, where each measured value is a `report.spread`;
 - `table(result)`, which formats them in at most 100 columns.
 """
 
@@ -114,7 +114,6 @@ def parse(name: str, flags: Sequence[str]) -> argparse.Namespace:
 
 
 def overview() -> str:
-    """Format one line per benchmark."""
     lines = "\n".join(f"  {name:{max(map(len, BENCHMARKS))}} {summary}" for name, summary in BENCHMARKS.items())
     return f"""scripts/bench.sh NAME... [FLAGS] runs benchmarks sequentially; `all` runs the speed benchmarks:
 

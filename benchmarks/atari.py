@@ -72,7 +72,6 @@ QUICK = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     parser.add_argument(
         "--games", type=_games, default="atari57", help=f"names separated by commas, or a set: {', '.join(SETS)}"
     )
@@ -118,7 +117,6 @@ class _Game(BenchmarkRun):
                 raise BenchmarkError(f"{place} records another configuration: {'; '.join(found)}")
 
     def is_done(self) -> bool:
-        """Return whether all frames are recorded."""
         result = self.record.get("result", {"failure": "it has not been run"})
         return "failure" not in result and result["frames"] >= self.experiment.total_frames
 
@@ -129,7 +127,6 @@ class _Game(BenchmarkRun):
         return [*super().commands(), ["eval", f"--logdir={self.logdir}", "--greedy", *counts, *output]]
 
     def end(self, say: Callable[[str], None]) -> None:
-        """Record the run."""
         result = {
             "game": self._game,
             "seed": self.experiment.seed,

@@ -16,8 +16,7 @@ from typing import Any
 from benchmarks import BenchmarkError, flags
 from benchmarks.end_to_end import run_rate
 from benchmarks.experiments import Recipe
-from benchmarks.report import median
-from benchmarks.timing import spread
+from benchmarks.report import median, spread
 from seed_rl.reporting.text import columns
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1] / "docs" / "results" / "performance"
@@ -37,7 +36,6 @@ QUICK = {"recipes": "vtrace_pong", "settle": 0.5, "run_seconds": 1.0, "metrics_i
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     parser.add_argument("--recipes", type=flags.some_of(RECIPES), default=",".join(RECIPES), help=", ".join(RECIPES))
     for flag in dict.fromkeys(flag for flag, *_ in OTHERS.values()):
         parser.add_argument(f"--{flag}", metavar="PYTHON", help="interpreter of the environment that has it")
@@ -48,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure the rate of each program, in turns."""
     rows = []
     for recipe in arguments.recipes:
         programs = [
@@ -102,13 +99,11 @@ def _output(name: str, arguments: argparse.Namespace, *words: str) -> str:
 
 
 def label(row: Mapping[str, Any]) -> str:
-    """Return the name of a row's program with its version."""
     name, _, dtype = row["program"].partition(", ")
     return " ".join(filter(None, [name, row["version"].partition("+")[0]])) + (dtype and f", {dtype}")
 
 
 def table(result: dict[str, Any]) -> str:
-    """Format the rate of each program and its share of ours, by recipe."""
     ours = {row["recipe"]: row["frames"]["median"] for row in result["rows"] if row["program"] == OURS}
     rows = []
     for row in result["rows"]:

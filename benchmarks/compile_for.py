@@ -54,14 +54,12 @@ _NAMES_ONLY = ("parameter", "get-tuple-element", "tuple", "bitcast", "constant",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     for flag, known in (("devices", [*DEVICES]), ("experiments", [*EXPERIMENTS]), ("programs", [*PROGRAMS])):
         parser.add_argument(f"--{flag}", type=flags.some_of(known), default=",".join(known), help=f"{flag} to compile")
     parser.add_argument("--environments", type=flags.count, default=256, help="environments per act step")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Compile each program for each device."""
     cells = []
     with mock.patch.object(devices, "has_accelerator", return_value=True):
         for name in arguments.experiments:
@@ -184,7 +182,6 @@ def results_like(program: str, array: tf.Variable | tf.TensorSpec) -> list[str]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Format memory and copies of each program."""
     heads = ["experiment", "step", "device", "memory\nMB", "temporaries\nMB", "copies of\nthe store"]
     return columns(heads, [_row(cell) for cell in result["programs"]])
 

@@ -20,9 +20,8 @@ from typing import Any
 from benchmarks import BenchmarkError, flags
 from benchmarks.env import rate_of
 from benchmarks.experiments import PRESETS, Recipe
-from benchmarks.parts import LearnerPart
-from benchmarks.report import median
-from benchmarks.timing import milliseconds, ratio, spread
+from benchmarks.parts import LearnerPart, milliseconds
+from benchmarks.report import median, ratio, spread
 from seed_rl.extras.studies.runs import Run, Trial
 from seed_rl.reporting.text import columns
 
@@ -35,7 +34,6 @@ _START_SECONDS = 180.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     parser.add_argument("--presets", type=flags.some_of(PRESETS), default="vtrace", help=", ".join(PRESETS))
     parser.add_argument(
         "--gin_file", action="append", default=[], help="gin file of an experiment to measure instead of the presets"
@@ -59,21 +57,16 @@ def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dic
     """Measure all rates in agent steps per second trained on; evaluation environments reduce those of env and act."""
     experiment = recipe.load()
     learner = LearnerPart(experiment)
-    names = ("act", "train", "act_network", "train_network")
-    works = dict(zip(names, (*learner.step_by_step(), *learner.networks_alone()), strict=True))
+    steps = {"act": learner.steps_per_act, "train": learner.steps_per_update}
+    steps |= {f"{name}_network": count for name, count in steps.items()}
+    works = dict(zip(steps, (*learner.step_by_step(), *learner.networks_alone()), strict=True))
 
     def rates() -> dict[str, float]:
         actors = experiment.actors
         env = rate_of(experiment, arguments.seconds)
         times = milliseconds(works, arguments.seconds, repeats=3)
-        per_second = {name: 1e3 / statistics.median(each) for name, each in times.items()}
-        return {
-            "env": env * actors.num_training_envs / actors.num_envs,
-            "act": per_second["act"] * learner.steps_per_act,
-            "train": per_second["train"] * learner.steps_per_update,
-            "act_network": per_second["act_network"] * learner.steps_per_act,
-            "train_network": per_second["train_network"] * learner.steps_per_update,
-        }
+        parts = {name: 1e3 / statistics.median(each) * steps[name] for name, each in times.items()}
+        return {"env": env * actors.num_training_envs / actors.num_envs, **parts}
 
     before, around, whole = rates(), [], []
     for _ in range(arguments.repeats):
@@ -112,7 +105,6 @@ class _Measured(Run):
         self._settle, self._seconds = arguments.settle, arguments.run_seconds
 
     def is_over(self) -> bool:
-        """Return whether it has been measured."""
         return self.rate() is not None
 
     def rate(self) -> float | None:
@@ -147,7 +139,6 @@ def settled(rows: Sequence[dict[str, float]], settle: float) -> list[dict[str, f
 
 
 def table(result: dict[str, Any]) -> str:
-    """Format rates, ceiling and efficiency by experiment."""
     measured = {
         "env": "env",
         "act": "act",

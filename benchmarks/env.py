@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks import flags
-from benchmarks.report import median
-from benchmarks.timing import spread
+from benchmarks.report import median, spread
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.envs.vector.steps import random_play
@@ -39,7 +38,6 @@ QUICK = {"suites": "catch,pong", "threads": "1", "envs_per_thread": 2, "seconds"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     up_to_all_cores = ",".join(str(n + 1) for n in range(len(os.sched_getaffinity(0))))
     parser.add_argument("--suites", type=flags.some_of(SUITES), default=",".join(SUITES), help="suites to measure")
     parser.add_argument("--threads", type=flags.counts, default=up_to_all_cores, help="numbers of threads")
@@ -106,7 +104,6 @@ def _steps_per_second(outputs: Iterator[EnvOutput], deadline: float) -> float:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Format the rates of each suite by number of threads."""
     rows = []
     for suite in result["suites"]:
         for rates in suite["rates"]:

@@ -35,7 +35,6 @@ seconds = at_least(0.001)
 
 
 def listed(parse: Callable[[str], V]) -> Callable[[str], list[V]]:
-    """Return a parser for values separated by commas."""
     return lambda text: [parse(part) for part in text.split(",")]
 
 
@@ -62,6 +61,5 @@ def some_of(choices: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def add_timing(parser: argparse.ArgumentParser, default_seconds: float) -> None:
-    """Add `--seconds` and `--repeats`."""
     parser.add_argument("--seconds", type=seconds, default=default_seconds, help="total duration of all repeats")
     parser.add_argument("--repeats", type=count, default=3, help="measurements; the table shows the median")

@@ -15,8 +15,7 @@ from typing import Any
 from benchmarks import flags, streams
 from benchmarks.experiments import Recipe
 from benchmarks.parts import LearnerPart
-from benchmarks.report import median, number
-from benchmarks.timing import spreads
+from benchmarks.report import median, number, spreads
 from seed_rl.experiment import Actors, Experiment
 from seed_rl.reporting.text import columns
 
@@ -26,7 +25,6 @@ QUICK = {"gin_file": "catch/vtrace", "actors": "2,4", "group_sizes": "2", "step_
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     parser.add_argument("--gin_file", default="atari/vtrace_pong", help="gin file of the experiment")
     parser.add_argument("--gin_param", action="append", default=[], help="gin binding for the experiment")
     parser.add_argument("--actors", type=flags.counts, default="16,64,256,1024", help="numbers of actors")
@@ -38,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure a row for each number of actors and each group size."""
     experiment = Recipe(arguments.gin_file, tuple(arguments.gin_param)).load()
     rows = [_row(experiment, actors, size, arguments) for size in arguments.group_sizes for actors in arguments.actors]
     return {"step_ms": arguments.step_ms, "rows": rows}
@@ -80,7 +77,6 @@ def _values(window: streams.Window) -> dict[str, float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Format rates and latencies by number of actors."""
     heads = ["actors", "streams", "envs", "offered\n/s", "answered\n/s", *(f"{name}\nms" for name in PERCENTILES)]
     heads += ["batch", "server\nthread", "infer.\nthread", "learner\ncores", "sender\ncores"]
     rows = [

@@ -1,11 +1,12 @@
-"""The learner's components, set up to be measured alone; only this module knows how to build them."""
+"""The learner's components, set up to be measured alone and in turns; only this module knows how to build them."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,6 @@ class ActStepPart:
 
     @property
     def store(self) -> UnrollStore:
-        """Return the store of the unrolls."""
         return self._acting.unrolls.store
 
     def program(self) -> tuple[Any, tuple[Any, ...]]:
@@ -72,12 +72,8 @@ class LearnerPart:
         self._experiment = experiment
         with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as cleanup:
             parts = Assembly().parts(experiment, directory, cleanup)
-        self._agent, self._train_step, self.service, self._source = (
-            parts.agent,
-            parts.train_step,
-            parts.service,
-            parts.source,
-        )
+        self._agent, self._train_step = parts.agent, parts.train_step
+        self.service, self._source = parts.service, parts.source
         (self._acting,) = parts.acting
         self._acting.act_step.warm_up()
         self._train_on_blanks()
@@ -169,3 +165,21 @@ class LearnerPart:
                     self._source.write_back(outcome.priorities)
         except Exception as error:
             self.failure = error
+
+
+def milliseconds(works: Mapping[str, Callable[[], object]], seconds: float, repeats: int) -> dict[str, list[float]]:
+    """Measure milliseconds per call of each function, `repeats` times in `seconds`, after a call that does not count.
+
+    The functions take turns within each repeat, so that drifts in the machine's speed affect all functions equally.
+    """
+    for work in works.values():
+        work()
+    result: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            started, calls = time.monotonic(), 0
+            while (elapsed := time.monotonic() - started) < seconds / repeats or not calls:
+                work()
+                calls += 1
+            result[name].append(1e3 * elapsed / calls)
+    return result

@@ -7,6 +7,7 @@ import os
 import pathlib
 import platform
 import re
+import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -125,6 +126,21 @@ def number(value: float | None) -> str:
     return f"{value:,.{max(0, 2 - magnitude)}f}"
 
 
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Build the form of a measured value in results: `median`, and all `repeats` in the order of measurement."""
+    return {"median": statistics.median(values), "repeats": list(values)}
+
+
+def spreads(repeats: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Compute the `spread` of each of several values measured together, given as one mapping per repeat."""
+    return {name: spread([repeat[name] for repeat in repeats]) for name in repeats[0]}
+
+
+def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, Any]:
+    """Compute the `spread` of ratios of values measured alternately."""
+    return spread([a / b for a, b in zip(numerators, denominators, strict=True)])
+
+
 def median(value: Mapping[str, Any]) -> str:
-    """Format the median of a `timing.spread` as `number` does."""
+    """Format the median of a `spread` as `number` does."""
     return number(value["median"])

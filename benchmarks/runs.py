@@ -28,9 +28,8 @@ class BenchmarkRun(Run):
           BenchmarkError: the log directory holds a run with another configuration.
         """
         self.experiment = config_files.load([config], [*bindings, *trial.bindings])
-        super().__init__(
-            trial, [f"--gin_file={config}", *(f"--gin_param={binding}" for binding in bindings)], directory
-        )
+        arguments = [f"--gin_file={config}", *(f"--gin_param={binding}" for binding in bindings)]
+        super().__init__(trial, arguments, directory)
         found = config_files.differences_from_saved(self.experiment, self.logdir)
         if found:
             raise BenchmarkError(f"{self.logdir} holds a run with another configuration: {'; '.join(found)}")
@@ -40,7 +39,6 @@ class BenchmarkRun(Run):
         """Return whether nothing is left to train."""
 
     def begin(self) -> None:
-        """Note the start."""
         os.makedirs(self.logdir, exist_ok=True)
         with open(os.path.join(self.logdir, _STARTS), "a", encoding="utf-8") as file:
             file.write(json.dumps(self.circumstances()) + "\n")

@@ -61,7 +61,6 @@ class Load(NamedTuple):
 
     @property
     def streams(self) -> int:
-        """Total number of streams."""
         return self.actors * self.groups
 
 

@@ -21,9 +21,8 @@ from typing import Any
 
 from benchmarks import flags
 from benchmarks.env import rate_of
-from benchmarks.report import median, number, write_table
+from benchmarks.report import median, number, spread, write_table
 from benchmarks.runs import BenchmarkRun, train_in_turn
-from benchmarks.timing import spread
 from seed_rl.extras.studies.runs import Trial
 from seed_rl.extras.studies.sweep import trials
 from seed_rl.reporting import metrics
@@ -35,7 +34,6 @@ _LATE_SECONDS = 600.0  # extra time for start-up and the last checkpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     names = flags.listed(str)
     parser.add_argument("--configs", type=names, default="atari/vtrace_pong", help="names of gin files, or paths")
     parser.add_argument("--grid", action="append", default=[], help="NAME=VALUE,VALUE,... as for seed_rl sweep")
@@ -64,7 +62,6 @@ class _Race(BenchmarkRun):
     """A run that ends when it has reached all thresholds."""
 
     def __init__(self, config: str, trial: Trial, directory: str, arguments: argparse.Namespace):
-        """Raise the same errors as `BenchmarkRun`."""
         place = os.path.join(directory, os.path.splitext(config)[0].strip("./").replace("/", "_"))
         super().__init__(config, [f"Logs.metrics_interval_s={arguments.metrics_interval}"], trial, place)
         self.title = f"{config} {trial.name}"
@@ -93,7 +90,6 @@ class _Race(BenchmarkRun):
         return {**super().circumstances(), "env_steps": rate_of(self.experiment, self._env_seconds)}
 
     def is_over(self) -> bool:
-        """Return whether the run is done, or too late."""
         return self.is_done() or time.monotonic() > self._deadline
 
     def end(self, say: Callable[[str], None]) -> None:

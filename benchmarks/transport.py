@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import flags, streams
-from benchmarks.report import median
-from benchmarks.timing import spreads
+from benchmarks.report import median, spreads
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites
 from seed_rl.inference.act_step import Staging
@@ -36,7 +35,6 @@ QUICK = {"streams": "8", "group_sizes": "1,4", "seconds": 0.8, "repeats": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
     parser.add_argument("--streams", type=flags.counts, default="1,8,64,512", help="numbers of streams")
     parser.add_argument("--group_sizes", type=flags.counts, default="1,4,16,64", help="environments per message")
     parser.add_argument("--through", type=flags.some_of(WAYS), default=",".join(WAYS), help="path of the steps")
@@ -44,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure rates and costs for each number of streams and message size."""
     cells = itertools.product(arguments.group_sizes, arguments.streams, arguments.through)
     return {"server": [_row(number, size, through, arguments) for size, number, through in cells]}
 
@@ -98,7 +95,6 @@ def _values(window: streams.Window, group_size: int) -> dict[str, float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Format rates and costs by message size and number of streams."""
     heads = ["envs per\nmessage", "streams", "through", "messages\n/s", "obs.\n/s", "MB/s"]
     heads += ["server thr.\nµs/message", "infer. thr.\nµs/obs.", "server\nµs/obs.", "client\nµs/obs."]
     values = ("messages", "observations", "megabytes", "server_thread_us", "inference_thread_us", "server_us")

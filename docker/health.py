@@ -53,10 +53,8 @@ def ask(arguments: argparse.Namespace) -> str:
     from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 
     try:
-        authorities, token = (
-            credentials.read_authorities(arguments.tls_ca),
-            credentials.read_token(arguments.token_file),
-        )
+        authorities = credentials.read_authorities(arguments.tls_ca)
+        token = credentials.read_token(arguments.token_file)
         own = credentials.read_certificate(arguments.tls_cert, arguments.tls_key)
         security = credentials.ClientSecurity(authorities, token, False, arguments.tls_server_name, *own)
         LearnerClient(f"localhost:{arguments.port}", security, name="health check").describe(5.0)

@@ -153,7 +153,6 @@ def image_name(image: str, where: str | None, tag: str) -> str:
 
 
 def build_images(run: Runner, images: Sequence[str], where: str | None, tag: str, push: bool) -> None:
-    """Builds images, and pushes them to a repository."""
     revision = commit()
     for image in images:
         (kind, _, extra), name = image.partition("-"), image_name(image, where, tag)

@@ -80,9 +80,8 @@ def scores_of(records: Sequence[Mapping[str, Any]], frames: int, results: pathli
     with open(results / ANCHORS, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if float(row["million_frames"]) * 1e6 == frames:
-                anchors.setdefault(row["agent"], {}).setdefault(row["game"], []).append(
-                    float(row["mean_training_return"])
-                )
+                runs = anchors.setdefault(row["agent"], {}).setdefault(row["game"], [])
+                runs.append(float(row["mean_training_return"]))
     return Scores(frames, ours, anchors)
 
 
@@ -94,6 +93,7 @@ def _greedy(run: Mapping[str, Any]) -> float | None:
 def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathlib.Path) -> str:
     """Write the table of all games, with remarks, missing runs and the origin of the data."""
     runs = [record["result"] for record in records]
+    agents = AGENTS if scores.anchors else ()
     rows, normalised = [], {}
     greedy = {_name(run): mean for run in runs if (mean := _greedy(run)) is not None}
     all_greedy = len(greedy) == len(runs)  # otherwise few: a note instead of a column
@@ -104,7 +104,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
             normalised[game] = reference.normalise(float(np.mean(own)))
         cells = [
             _mean(own),
-            *(_mean(scores.anchors[agent].get(game, [])) for agent in AGENTS if scores.anchors),
+            *(_mean(scores.anchors[agent].get(game, [])) for agent in agents),
             *(reference or (None, None)),
             normalised.get(game),
             float(np.mean([run["minutes"] for run in seeds])),
@@ -112,16 +112,8 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
         if all_greedy:
             cells.insert(1, _mean([greedy[_name(run)] for run in seeds]))
         rows.append([game, *map(_number, cells)])
-    heads = [
-        "game",
-        "ours",
-        *(["ours, greedy"] if all_greedy else []),
-        *(AGENTS if scores.anchors else ()),
-        "random",
-        "human",
-        "ours, % of human",
-        "minutes",
-    ]
+    heads = ["game", "ours", *["ours, greedy"] * all_greedy, *agents]
+    heads += ["random", "human", "ours, % of human", "minutes"]
     notes = {
         "Mean returns of greedy episodes": [] if all_greedy else [f"{name} {_number(greedy[name])}" for name in greedy],
         f"Below random play by more than {-BELOW_RANDOM:g} % of human": [
@@ -137,21 +129,8 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
     }
     hours = sum(run["minutes"] for run in runs) / 60
     lines = [f"- {head}: {', '.join(names)}." for head, names in notes.items() if names]
-    table = markdown(heads, rows)
-    return "\n".join(
-        [
-            "",
-            *table,
-            "",
-            f"Runs: {len(runs)}, {hours:.1f} hours of training.",
-            "",
-            *lines,
-            "",
-            _origin(records),
-            "",
-            "",
-        ]
-    )
+    about = f"Runs: {len(runs)}, {hours:.1f} hours of training."
+    return "\n".join(["", *markdown(heads, rows), "", about, "", *lines, "", _origin(records), "", ""])
 
 
 def _summary(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathlib.Path) -> str:
@@ -201,7 +180,6 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _origin(records: Sequence[Mapping[str, Any]]) -> str:
-    """Describe how, when and where the results were measured."""
     command = records[0]["command"].partition(" '--gin_param=Atari.game")[0]
     dates = sorted(record["date"][:10] for record in records)
     machines = sorted({f"{each['hardware']['cores']} cores of {each['hardware']['processor']}" for each in records})

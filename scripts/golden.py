@@ -23,13 +23,7 @@ def main() -> None:
 
     measured = {name: found for group in GROUPS for name, found in measure(group).items()}
     rows = [
-        {
-            "quantity": name,
-            "by": own.by,
-            "relative_to": own.relative_to,
-            "bound": own.bound,
-            **measured[name]._asdict(),
-        }
+        {"quantity": name, "by": own.by, "relative_to": own.relative_to, "bound": own.bound, **measured[name]._asdict()}
         for name, own in QUANTITIES.items()
     ]
     content = report.report("golden", [], {}, {"quantities": rows}) | {"command": "scripts/golden.py"}

@@ -25,7 +25,6 @@ _FILE = re.compile(r'^```python title="([^/"]+)"\n(.*?)^```$', re.DOTALL | re.MU
 
 
 def pages() -> list[pathlib.Path]:
-    """Return the pages with such blocks."""
     return [page for page in sorted((ROOT / "docs").rglob("*.md")) if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 

@@ -49,20 +49,15 @@ from seed_rl.reporting import metrics
 from seed_rl.system.machine import cpu_description
 
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
+_LISTING = ("environments", "python", "guides/agent", "guides/network", "guides/slurm")
 PAGES = {
-    DOCS / "performance.md": DOCS / "results" / "performance",
-    DOCS / "benchmarks.md": DOCS / "results" / "performance",
-    DOCS / "planning.md": DOCS / "results" / "performance",
+    **{DOCS / f"{name}.md": DOCS / "results" / "performance" for name in ("performance", "benchmarks", "planning")},
     DOCS / "results" / "time_to_score.md": DOCS / "results" / "time_to_score",
     DOCS / "results" / "atari.md": DOCS / "results" / "atari",
     DOCS / "results" / "README.md": DOCS / "results",
     DOCS / "guides" / "pretrained.md": DOCS / "pretrained",
     DOCS / "deviations.md": DOCS / "results" / "faithfulness",
-    DOCS / "environments.md": DOCS.parent,
-    DOCS / "python.md": DOCS.parent,
-    DOCS / "guides" / "agent.md": DOCS.parent,
-    DOCS / "guides" / "network.md": DOCS.parent,
-    DOCS / "guides" / "slurm.md": DOCS.parent,
+    **{DOCS / f"{name}.md": DOCS.parent for name in _LISTING},
 }
 """Directory with the data of each page."""
 LANGUAGES = {".sh": "sh", ".toml": "toml"}
@@ -173,7 +168,6 @@ def draw_comparison() -> None:
 
 
 def table_of(name: str, data: pathlib.Path) -> str:
-    """Return a table and its origin, as Markdown."""
     content = read(name, data, "scripts/bench.sh")
     table = importlib.import_module(f"benchmarks.{content['benchmark']}").table(content["result"])
     return f"\n```\n{table}\n```\n\n{origin(content)}\n"
@@ -215,7 +209,6 @@ def run_of(name: str, data: pathlib.Path) -> str:
 
 
 def numbers(about: dict[str, Any]) -> list[str]:
-    """Return a table of the final and best values of a run."""
     last, best = about["last"], about["best"]
     cells = {"frames": f"{last['env_frames']:,}", "time": duration(last["seconds"])}
     for name, key in (("return", "episode_return"), ("evaluation", "eval/episode_return")):
@@ -231,7 +224,6 @@ def duration(seconds: float) -> str:
 
 
 def policies_of(_: str, data: pathlib.Path) -> str:
-    """Return a table of all pretrained policies, as Markdown."""
     lines = [
         "| name | task | agent | frames | mean return of 100 episodes | 95 % interval | |",
         "|---|---|---|--:|--:|--:|---|",
@@ -252,7 +244,6 @@ def policies_of(_: str, data: pathlib.Path) -> str:
 
 
 def quantities_of(name: str, data: pathlib.Path) -> str:
-    """Return a table of relative differences from the original and its origin, as Markdown."""
     content = read(name, data, "scripts/golden.py")
     lines = [
         "| quantity | arrays, numbers | computed by, in `seed_rl` | largest difference | bound |",
@@ -267,7 +258,6 @@ def quantities_of(name: str, data: pathlib.Path) -> str:
 
 
 def listing_of(name: str, data: pathlib.Path) -> str:
-    """Return a file of the repository as a block of code."""
     language = LANGUAGES.get(pathlib.Path(name).suffix, "python")  # gin files, too
     return f"""```{language} title="{name}"\n{(data / name).read_text(encoding="utf-8")}```\n"""
 

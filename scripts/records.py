@@ -71,7 +71,6 @@ def ages() -> list[str]:
 
 
 def print_ages() -> int:
-    """Print the ages of all records; return the exit code."""
     try:
         print("\n".join(ages()))
     except RecordError as error:

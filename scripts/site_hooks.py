@@ -14,7 +14,6 @@ import io
 import os
 import pathlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from matplotlib import rc_context
@@ -45,7 +44,6 @@ _LANGUAGES = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the fence for equations."""
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
     fences.append({"name": "math", "class": "math", "format": equation})
     return config
@@ -55,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for each file and folder of the repository linked from a page."""
     pages = list(files.documentation_pages())
     for page in pages:  # grows, because the page of a folder links to its files
-        for target in _targets(page):
+        for target in filter(None, (_target(page, match) for match in _CODE_OR_LINK.finditer(page.content_string))):
             name = _name_in_site(target, files)
             if files.get_file_from_path(name) is None:
                 made = File.generated(config, name, content=_shown(target), inclusion=InclusionLevel.NOT_IN_NAV)
@@ -83,12 +81,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     )
 
 
-def _targets(page: File) -> Iterator[pathlib.Path]:
-    """Find the files and folders of the repository linked from a page."""
-    found = (_target(page, match) for match in _CODE_OR_LINK.finditer(page.content_string))
-    yield from (target for target in found if target is not None)
-
-
 def _target(page: File, match: re.Match[str]) -> pathlib.Path | None:
     """Return the file or folder of the repository behind a link; None for code and broken links."""
     if match["path"] is None:
@@ -111,7 +103,6 @@ def _name_in_site(target: pathlib.Path, files: Files) -> str:
 
 
 def _shown(target: pathlib.Path) -> str:
-    """Build a Markdown page that shows a file or lists a folder."""
     name = target.relative_to(ROOT).as_posix()
     head = f"---\ntitle: {name}\nsearch:\n  exclude: true\nhide: [toc]\n---\n\n# `{name}`\n\n"
     if target.is_dir():

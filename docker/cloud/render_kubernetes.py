@@ -56,7 +56,6 @@ def parser_of(prog: str, description: str) -> launch.Parser:
 
 
 def render(arguments: Sequence[str]) -> None:
-    """Prints the manifests."""
     parser = parser_of("render_kubernetes.py", __doc__)
     add = parser.add_argument
     image = form(r"[a-z0-9][\w./:-]*(:[\w.-]+|@sha256:[0-9a-f]{64})", "an image with its tag or digest")

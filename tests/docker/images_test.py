@@ -11,6 +11,7 @@ import sys
 import psutil
 import yaml
 
+from tests.support.connect_proxy import ConnectProxy
 from tests.support.ports import free_addresses
 from tests.support.source import copy_source
 
@@ -50,11 +51,11 @@ def test_an_environment_for_actors_is_small_and_plays_in_a_run_that_is_started_a
     manifests = yaml.safe_load_all(script.done("cloud/render_kubernetes.py", *flags, *settings))
     jobs = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "Job"}
     (address,) = free_addresses(1)
-    here = {"/secrets": str(secrets), "/runs": str(tmp_path / "runs")}
-    here |= {"0.0.0.0:8686": address, "a-learner:8686": address}
+    here = {"/secrets": str(secrets), "/runs": str(tmp_path / "runs"), "0.0.0.0:8686": address}
+    proxy = ConnectProxy({"a-learner:8686": address})  # the actor's only way
 
-    def start(job, **options):
-        words = jobs[job]["containers"][0]["args"]
+    def start(job, *more, **options):
+        words = [*jobs[job]["containers"][0]["args"], *more]
         replaced = [re.sub("|".join(here), lambda found: here[found[0]], word) for word in words]
         return runs.start(*replaced, **options)
 
@@ -66,11 +67,14 @@ def test_an_environment_for_actors_is_small_and_plays_in_a_run_that_is_started_a
     stranger = subprocess.run([*health, trust[0]], capture_output=True, text=True)
     assert (stranger.returncode, "the learner asks for a token" in stranger.stderr) == (1, True)
 
-    actor = start("a-actors", program=[environment / "bin/seed_rl"], env=variables, cwd=tmp_path)
+    variables["grpc_proxy"] = proxy.url
+    actor = start("a-actors", "--proxy", program=[environment / "bin/seed_rl"], env=variables, cwd=tmp_path)
     for process in map(psutil.Process, (learner.pid, actor.pid)):
         assert has_no_secret(" ".join([*process.cmdline(), *process.environ().values()]))
     assert actor.wait() == 0, actor.text()
     assert "is over" in actor.text()
+    assert set(proxy.asked) == {("CONNECT", "a-learner:8686")}
+    proxy.close()
     assert learner.wait() == 0, learner.text()
     assert rows(tmp_path / "runs/a")[-1]["env_frames"] >= 2_000
     written = [path.read_bytes().decode("latin-1") for path in tmp_path.glob("runs/a/**/*") if path.is_file()]

@@ -26,27 +26,24 @@ PLACES = (".", "docs", "docs/agents", "docs/guides", "docs/results")
 PAGES = sorted({page.resolve() for place in PLACES for page in (ROOT / place).glob("*.md")})
 FENCE = re.compile(r'^```(\w*)(?: title="(.*?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(seed_rl\s\w+\s(?:[^`.]|\.(?!\.))*)`")
-ELSEWHERE = {
-    ".venv/": "developers' tools; the script exists",
-    "apptainer": "needs Apptainer, and an image",
-    "apt-get": "changes the system",
-    "build/": "tests/integration/language_test.py builds and runs it",
-    "conda": "downloads packages",
-    "docker": "tests/docker carries out the commands of docs/cloud.md, with recorders for Docker, kubectl and gcloud",
-    "gcloud": "needs a project of Google Cloud",
-    "id": "a part of another command",
-    "kubectl": "needs a cluster",
-    "openssl": "tests/transport/conftest.py makes its certificates like this",
-    "pip": "downloads packages",
-    "ray": "tests/extras/ray/ray_test.py",
-    "sbatch": "needs a cluster; tests/examples_test.py runs the scripts",
-    "scripts/": "minutes; the script exists",
-    "taskset": "needs many cores",
-    "tensorboard": "does not end",
-    "uv": "downloads packages",
-    "wandb": "asks for a key",
-}
-"""Programs that are not carried out here, by the beginning of their paths, and where they are, or why not."""
+ELSEWHERE = (
+    *(
+        ".venv/",
+        "apptainer",
+        "apt-get",
+        "build/",
+        "conda",
+        "docker",
+        "gcloud",
+        "id",
+        "kubectl",
+        "openssl",
+        "pip",
+        "ray",
+    ),
+    *("sbatch", "scripts/", "taskset", "tensorboard", "uv", "wandb"),
+)
+"""Beginnings of programs that need a cluster, a download, minutes or another machine, or have tests of their own."""
 RECORDER = r"""
 record() { printf '%s\0' "$#" "$PWD" "${PYTHONPATH-}" "$@" >>"$RECORDS"; }
 command_not_found_handle() { record "$@"; [[ $1 != python ]] || echo pong; }
@@ -146,18 +143,12 @@ def test_every_command_is_understood_and_the_quick_ones_are_carried_out(recorded
 
 
 def test_every_other_program_is_known(recorded):
-    elsewhere_or_trivial = ("seed_rl", "scripts/train.sh", "mkdir", "sleep", "python")
-    others = [each for each in recorded if each.arguments[0] not in elsewhere_or_trivial]
-    unknown = [each.arguments for each in others if not each.arguments[0].startswith(tuple(ELSEWHERE))]
-    assert not unknown, unknown
-    unused = [name for name in ELSEWHERE if not any(each.arguments[0].startswith(name) for each in others)]
-    assert not unused, unused
-    for program, *arguments in (each.arguments for each in others):
+    for program, *arguments in (each.arguments for each in recorded):
+        assert program in ("seed_rl", "mkdir", "sleep", "python") or program.startswith(ELSEWHERE), program
         if program == ".venv/bin/python" and arguments[0] != "-m":
             assert (ROOT / arguments[0]).is_file()
         if program == "scripts/bench.sh":
-            names = [each for each in arguments if not each.startswith("-")]
-            assert set(names) <= set(BENCHMARKS), arguments
+            assert {each for each in arguments if not each.startswith("-")} <= set(BENCHMARKS), arguments
 
 
 def test_python_in_the_pages_is_valid_and_takes_from_the_public_interface_what_it_has():

@@ -1,7 +1,9 @@
 """A run on several devices, through the command line, in real processes."""
 
-from seed_rl.api import THREADS, Run
+import contextlib
+
 from seed_rl.experiment import config_files
+from seed_rl.runs.assembly import Assembly
 from tests.runs.conftest import BINDINGS
 
 CATCH = ("--gin_file=catch/vtrace", *(f"--gin_param={binding}" for binding in BINDINGS))
@@ -24,7 +26,6 @@ def test_a_run_on_several_devices_can_be_continued_on_one(runs, rows, documented
     updates, frames = last["learner_updates"], last["env_frames"]
     assert (updates, frames) == (4, 4 * FRAMES_PER_BATCH), "a batch has the same size on any number of devices"
     assert {"loss/policy", "inference_updates_behind"} <= documented(logdir)
-    longer = config_files.load("catch/vtrace", [*BINDINGS, f"Experiment.total_frames = {6 * FRAMES_PER_BATCH}"])
-    with Run(longer, logdir, actors=THREADS) as one:
-        last = [*one.train()][-1]
-    assert (last["learner_updates"], last["env_frames"]) == (6, 6 * FRAMES_PER_BATCH)
+    with contextlib.ExitStack() as cleanup:
+        parts = Assembly().parts(config_files.load("catch/vtrace", BINDINGS), logdir, cleanup)
+    assert (parts.progress.counters.learner_updates, parts.progress.counters.env_frames) == (updates, frames)

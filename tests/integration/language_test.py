@@ -1,54 +1,61 @@
-"""The actor of docs/guides/language.md trains a real learner, and then plays with its policy."""
+"""The actor of docs/guides/language.md steps environments for a real learner, and then for its policy."""
 
+import contextlib
+import io
+import os
 import pathlib
 import re
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-from tests.support.deadlines import within
+from seed_rl.api import ELSEWHERE, Run, load_experiment
+from seed_rl.cli.main import main
 from tests.support.ports import free_addresses
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SETTINGS = ("Catch.rows = 6", "Experiment.total_frames = 3_200", "Logs.metrics_interval_s = 0.2")
+ROW = r"32 environments of 1 client, [\d,]+ steps/s, return -?\d.\d\d after [\d,]+ episodes, checkpoint-\d+.npz \("
 
 
-@pytest.fixture
-def building(tmp_path):
-    """The commands at the top of the example, from `mkdir` on, with another folder."""
+def build(folder):
+    """Run the commands at the top of the example, from `mkdir` on, with another folder; return the program."""
     comment = (ROOT / "examples" / "catch_actor.cc").read_text().split("\n\n")[0]
-    commands = [line.removeprefix("//     ") for line in comment.splitlines() if line.startswith("//     ")]
-    script = "\n".join(commands[1:-1]).replace("build", str(tmp_path / "build"))
-    with subprocess.Popen(["bash", "-euc", script], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()
+    _, *commands, _ = re.findall(r"^//     (.*)$", comment, re.MULTILINE)
+    script = "\n".join(commands).replace("build", str(folder))
+    done = subprocess.run(["bash", "-euc", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return (str(folder / "catch_actor"),)
 
 
-def test_an_actor_in_another_language_steps_environments_for_a_learner_and_for_its_policy(
-    building, runs, rows, wait_for, tmp_path
-):
-    (address,) = free_addresses(1)
-    flags = ("--gin_file=catch/vtrace", "--gin_param=Catch.rows=6", f"--server_address={address}", "--insecure")
-    flags += ("--gin_param=Logs.metrics_interval_s=0.2",)
-    learner = runs.start("learner", *flags, "--total_frames=3_200", f"--logdir={tmp_path}/run")
-    wait_for(lambda: "serving actors" in learner.text(), learner)
-    _, complaints = building.communicate(timeout=within(300))
-    assert (building.returncode, complaints) == (0, "")
-    program = str(tmp_path / "build" / "catch_actor")
-    actor = subprocess.run([program, address], capture_output=True, text=True, timeout=within(120))
-    assert learner.wait() == 0, learner.text()
-    assert actor.stdout == "joined with 2 groups of 16 environments\nthe run is over\n"
-    assert (actor.returncode, actor.stderr) == (0, "")
-    last = rows(f"{tmp_path}/run")[-1]
+def test_an_actor_in_another_language_steps_environments_for_a_learner_and_for_its_policy(runs, wait_for, tmp_path):
+    program, (address,), logdir = build(tmp_path / "build"), free_addresses(1), f"{tmp_path}/run"
+    experiment = load_experiment(["catch/vtrace"], SETTINGS)
+    with Run(experiment, logdir, actors=ELSEWHERE, address=address) as run:
+        rows = run.train()
+        assert next(rows)["environments"] == 0, "the learner waits for actors"
+        actor = runs.start(address, program=program)
+        *_, last = rows
+    assert actor.wait() == 0
+    assert actor.text() == "joined with 2 groups of 16 environments\nthe run is over\n"
     assert last["env_frames"] >= 3_200
     assert last["episode_length"] == 5, "as many steps as the ball falls rows"
     assert -1 <= last["episode_return"] < 1
 
-    server = runs.start("serve", f"{tmp_path}/run", "--checkpoint=newest", f"--server_address={address}")
-    wait_for(lambda: "serving" in server.text(), server)
-    actor = runs.start(address, program=(program,))
-    row = r"32 environments of 1 client, [\d,]+ steps/s, return -?\d.\d\d after [\d,]+ episodes, checkpoint-\d+.npz \("
-    wait_for(lambda: re.search(row, server.text()), server)
-    server.process.send_signal(signal.SIGINT)
-    assert (server.wait(), actor.wait()) == (130, 1)
+    shown = io.StringIO()
+
+    def play():
+        try:
+            wait_for(lambda: "0 environments" in shown.getvalue())
+            actor = runs.start(address, program=program)
+            wait_for(lambda: re.search(ROW, shown.getvalue()))
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+        return actor
+
+    with ThreadPoolExecutor(1) as pool, contextlib.redirect_stdout(shown):
+        playing = pool.submit(play)
+        code = main(["serve", logdir, "--checkpoint=newest", f"--server_address={address}"])
+    actor = playing.result()
+    assert (code, actor.wait()) == (128 + signal.SIGINT, 1)
     assert actor.text().splitlines()[-1] == "14: the learner is stopping"

@@ -1,29 +1,42 @@
-"""Whole runs, with real processes."""
+"""Whole runs."""
 
 import itertools
+import logging
 import os
 import signal
 
 import pytest
 
+from seed_rl.evaluation.episodes import evaluate_run
 from seed_rl.experiment import config_files
+from seed_rl.runs.fleet import ELSEWHERE, THREADS
 from seed_rl.runs.run import Run
-from tests.integration.devices_test import CATCH
+from tests.runs.conftest import BINDINGS
 
 
 def test_pong_moves(tmp_path):
     settings = ("Actors.envs_per_group = 1", "Inference.max_batch_size = 1", "Experiment.batch_size = 2")
     pong = config_files.load("atari/vtrace_pong", [*settings, "Experiment.total_frames = 480"])
-    with Run(pong, tmp_path) as run:
+    with Run(pong, tmp_path, actors=THREADS) as run:
         last = [*run.train()][-1]
     assert last["env_frames"] == 4 * last["agent_steps"] >= 480
     assert last["agent_steps"] == pong.batch_size * pong.agent.unroll_length * last["learner_updates"]
     assert last["discarded_unrolls"] == 0
     assert last["environments"] == pong.actors.num_envs
     names = os.listdir(tmp_path)
-    assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
+    assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "checkpoints"} <= set(names)
     assert any("tfevents" in name for name in names)
     assert len(os.listdir(tmp_path / "checkpoints")) == 1
+
+
+def test_a_choice_and_a_number_are_learned_with_a_mask_for_the_choice(tmp_path):
+    own = ["Gym.id = 'tests.support.registered_envs:Workshop-v0'", "Experiment.total_frames = 10_000"]
+    small = ["Actors.envs_per_group = 16", "Inference.max_batch_size = 16", "Experiment.batch_size = 8"]
+    vtrace = ["VTrace.hidden = 32", "VTrace.unroll_length = 8", "Optimizer.learning_rate = 5e-3"]
+    with Run(config_files.load("gym/any", [*own, *small, *vtrace]), tmp_path, actors=THREADS) as run:
+        list(run.train())
+    # The right tool in the middle earns 2, a perfect policy 8.
+    assert evaluate_run(str(tmp_path), episodes=64, greedy=True).mean > 4
 
 
 def test_memory_is_learned_with_stored_states_though_an_actor_is_killed_and_a_signal_ends_the_run_without_an_orphan(
@@ -59,26 +72,25 @@ def test_memory_is_learned_with_stored_states_though_an_actor_is_killed_and_a_si
     assert {"eval/episode_length", "replay/size", "q/abs_td_error", "policy_lag"} <= documented(logdir)
 
 
-def test_a_killed_learner_resumes_and_its_actors_reconnect(runs, rows, wait_for, tmp_path):
-    logdir, address = str(tmp_path / "catch"), f"--server_address=unix:{tmp_path}/learner.sock"
-    arguments = ("learner", *CATCH, "--total_frames=1000000000", f"--logdir={logdir}", address)
-    arguments += ("--gin_param=Logs.checkpoint_interval_s=0.5",)
-    actor = runs.start("actor", address)
-    run = runs.start(*arguments)
-    wait_for(lambda: len(list((tmp_path / "catch/checkpoints").glob("*"))) >= 2, run)
-    run.process.kill()
-    run.wait()
+def test_a_killed_learner_resumes_and_its_actors_reconnect(runs, rows, wait_for, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    logdir, address = str(tmp_path / "catch"), f"unix:{tmp_path}/learner.sock"
+    endless = (*BINDINGS, "Experiment.total_frames = 1_000_000_000", "Logs.checkpoint_interval_s = 0.5")
+    flags = ("--gin_file=catch/vtrace", *(f"--gin_param={binding}" for binding in endless), f"--logdir={logdir}")
+    actor = runs.start("actor", f"--server_address={address}")
+    learner = runs.start("learner", *flags, f"--server_address={address}")
+    wait_for(lambda: len(list((tmp_path / "catch/checkpoints").glob("*"))) >= 2, learner)
+    learner.process.kill()
+    learner.wait()
     frames_before = rows(logdir)[-1]["env_frames"]
 
-    run = runs.start(*arguments)
-    wait_for(lambda: "continuing from" in run.text(), run)
-    wait_for(lambda: rows(logdir) and rows(logdir)[-1]["env_frames"] > frames_before + 1000, run)
-    assert actor.process.poll() is None, "the same actor process"
+    with Run(config_files.load("catch/vtrace", endless), logdir, actors=ELSEWHERE, address=address) as run:
+        next(row for row in run.train() if row["env_frames"] > frames_before + 1000)
+        actor.process.terminate()  # the same process
+        assert actor.wait() == 128 + signal.SIGTERM
+    assert "continuing from" in caplog.text
     assert all(before["env_frames"] <= after["env_frames"] for before, after in itertools.pairwise(rows(logdir)))
     frames = [row["env_frames"] for row in rows(logdir) if "loss/total" in row]  # others wait for actors
     assert frames == sorted(set(frames)), "the curve continues without repeating itself"
     seconds = [row["seconds"] for row in rows(logdir)]
     assert seconds == sorted(seconds)
-
-    actor.process.terminate()
-    assert actor.wait() == 128 + signal.SIGTERM

@@ -14,8 +14,8 @@ import io
 import json
 import os
 import sys
-import types
 from typing import NamedTuple
+from unittest import mock
 
 from seed_rl.cli import main as command_line
 from seed_rl.cli.commands.experiment import load
@@ -37,27 +37,18 @@ class Line(NamedTuple):
 
 def complaint(line: Line) -> str:
     """The error that `seed_rl` would print before its work; "" without one."""
-    before = list(sys.path), os.environ.get("PYTHONPATH"), os.getcwd()
-    os.chdir(line.folder)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [line.python_path, *before[0]]))
-    own = [line.folder] if os.path.exists("pyproject.toml") else []  # as after `pip install -e .`
-    sys.path[:0] = [os.path.abspath(part) for part in line.python_path.split(":") if part] + own
-    if "--import_module=my_package" in line.arguments:  # the reader's own
-        sys.modules["my_package"] = types.ModuleType("my_package")
     errors = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.chdir(line.folder), contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        places = [os.path.abspath(part) for part in line.python_path.split(":") if part]
+        places += [line.folder] if os.path.exists("pyproject.toml") else []  # as after `pip install -e .`
+        variable = os.pathsep.join(filter(None, [line.python_path, *sys.path]))
+        with mock.patch.object(sys, "path", [*places, *sys.path]), mock.patch.dict(os.environ, PYTHONPATH=variable):
             code = _code(line)
-        return errors.getvalue() if code else ""
-    finally:
-        sys.modules.pop("my_package", None)
-        sys.path[:] = before[0]
-        os.environ.pop("PYTHONPATH")
-        os.chdir(before[2])
+    return errors.getvalue() if code else ""
 
 
 def _code(line: Line) -> int:
-    name, *arguments = line.arguments
+    name, *arguments = (each.replace("module=my_package", "module=json") for each in line.arguments)  # the reader's own
     known = command_line.commands()
     if name not in known or (name in QUICK and line.is_complete and arguments[:1] != ["check"]):
         return command_line.main(line.arguments)

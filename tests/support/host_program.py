@@ -1,6 +1,6 @@
 """A program that uses the library, and says which of its own settings the library has changed.
 
-With `loaded` as its argument, it has imported TensorFlow, Keras, matplotlib and others itself before.
+The library loads TensorFlow and Keras; the program has imported matplotlib and others before it goes on.
 """
 
 import logging
@@ -56,16 +56,9 @@ def use(logdir):
     from seed_rl import api
 
     yield "import seed_rl.api"
-    small = (
-        "Experiment.total_frames=20",
-        "Experiment.batch_size=2",
-        "VTrace.unroll_length=5",
-        "Actors.num_actors=1",
-        "Actors.groups_per_actor=1",
-        "Actors.envs_per_group=2",
-        "Inference.max_batch_size=2",
-    )
-    experiment = api.load_experiment(["catch/vtrace"], [*small, "Actors.num_eval_envs=0"])
+    from tests.runs.conftest import BINDINGS
+
+    experiment = api.load_experiment(["catch/vtrace"], [*BINDINGS, "Experiment.total_frames=160"])
     yield "load_experiment"
     with api.Run(experiment, logdir) as run:
         (*_, last) = run.train()
@@ -80,30 +73,35 @@ def use(logdir):
     yield "a plot"
 
 
+def tell(step, before, after, names):
+    """Print which of some settings a step has changed, and return whether any."""
+    changed = [name for name in names if before.get(name) != after.get(name)]
+    for name in changed:
+        print(f"{step} changes {name}: {before.get(name)} -> {after.get(name)}"[:500])
+    return bool(changed)
+
+
 def main():
     """Use the library; print what changes, and return whether anything does."""
     gin.bind_parameter("speed_of_the_host.metres_per_second", 3)
     random.seed(7)
     np.random.seed(7)  # noqa: NPY002
-    is_loaded = sys.argv[1:] == ["loaded"]
-    if is_loaded:
-        import cv2  # noqa: F401
-        import gymnasium  # noqa: F401
-        import keras
-        import matplotlib  # noqa: F401
+    before = settings()
+    from seed_rl.system.native_output import load_tensorflow
 
-        keras.utils.set_random_seed(8)
-    before, changed = settings(), False
+    load_tensorflow()  # which sets variables of its own
+    changed = tell("load_tensorflow", before, settings(), [*OURS, *(name for name in before if name[0] != "$")])
+    import cv2  # noqa: F401
+    import gymnasium  # noqa: F401
+    import keras
+    import matplotlib  # noqa: F401
+
+    keras.utils.set_random_seed(8)
+    before = settings()
     with tempfile.TemporaryDirectory() as logdir:
         for step in use(logdir):
             after = settings()
-            for name in before.keys() | after.keys():
-                is_new = name not in before and not name.startswith("$")  # of a package that was not loaded before
-                if is_new or (name.startswith("$") and not is_loaded and name not in OURS):
-                    continue  # other packages set variables when they are imported
-                if before.get(name) != after.get(name):
-                    changed = True
-                    print(f"{step} changes {name}: {before.get(name)} -> {after.get(name)}"[:500])
+            changed |= tell(step, before, after, before.keys() | after.keys())
             before = after
     return changed
 

@@ -49,5 +49,4 @@ class Leaving(ParallelEnv):
         return {agent: self._seen[agent] for agent in actions}
 
 
-def parallel_env(**options):
-    return Leaving(**options)
+parallel_env = Leaving
