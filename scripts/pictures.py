@@ -34,8 +34,13 @@ COLUMNS, LINES = 88, 40
 TRAINING = ("train", "--gin_file=catch/vtrace")
 RUN = "runs/catch_vtrace"
 BROWSER = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
 )
 LARGEST = 200_000  # maximum size of a picture, bytes
 FILMS = {"pong": (20, 8, 424), "breakout": (50, 8, 424), "halfcheetah": (2, 4, 480)}
