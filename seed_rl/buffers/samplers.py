@@ -40,12 +40,7 @@ class Sampler(abc.ABC):
     """
 
     def __init__(
-        self,
-        capacity: int,
-        num_slots: int,
-        seed: int,
-        priority_exponent: float = 1.0,
-        importance_exponent: float = 1.0,
+        self, capacity: int, num_slots: int, seed: int, priority_exponent: float = 1.0, importance_exponent: float = 1.0
     ):
         """The store has `num_slots`, also for unrolls in progress; see `PrioritizedSampler` for the exponents."""
         self.capacity = capacity

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.agent import Behaviour, r2d2_loss, td_errors
-from seed_rl.rl.q_learning import sequence_priorities
+from seed_rl.agents.r2d2.agent import r2d2_loss
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.support.experience import acted_unroll, assert_matches_step_spec, move, random_output
 
@@ -84,14 +83,7 @@ def test_acts_and_learns_from_the_same_q_of_the_steps_after_the_burn_in(changed,
     online, target = (after_burn_in(q_of(network, unroll)) for network in (agent.model, agent._target.model))
     assert np.any(online.argmax(-1)[1:] != target.argmax(-1)[1:]), "the networks prefer different actions"
     action, env_output = after_burn_in((unroll.action, unroll.env_output))
-    expected = r2d2_loss(
-        online_q=online,
-        target_q=target,
-        action=action,
-        env_output=env_output,
-        importance_weights=WEIGHTS,
-        config=config,
-    )
+    expected = r2d2_loss(online, target, action, env_output, WEIGHTS, config)
     assert expected.metrics["q/abs_td_error"] > 0.1
     output = agent.loss(unroll, tf.constant(WEIGHTS))
     assert output.losses.keys() == agent.groups.keys() == {"model"}
@@ -117,28 +109,19 @@ def test_weights_learn_nothing_from_the_burn_in():
         assert np.abs(t - e).max() > 1e-3, "to learn from those steps, too, would be seen"
 
 
-def test_initial_priorities_are_computed_from_the_values_recorded_while_acting():
-    agent, unroll = build(dataclasses.replace(SMALL, max_priority_weight=0.2)), acted_unroll(build(), B)
-    acted = Behaviour(*np.random.default_rng(0).normal(size=(2, *unroll.action.shape)))  # of no network
-    without_what_is_large = unroll._replace(
-        initial_state=(), env_output=unroll.env_output._replace(observation=()), behaviour=acted
-    )
-    learned, env_output = after_burn_in((acted, unroll.env_output))
-    errors = td_errors(learned.q_of_action, learned.max_q, env_output, SMALL)
-    priorities = agent.initial_priorities(without_what_is_large)
-    np.testing.assert_allclose(priorities, sequence_priorities(errors, env_output.last[:-1], 0.2), rtol=1e-4)
-
-
 @pytest.mark.parametrize("munchausen", [0.0, 0.9])
 def test_initial_priorities_are_those_of_the_loss_while_both_networks_are_equal(munchausen):
-    agent = build(dataclasses.replace(SMALL, munchausen=munchausen, value_rescaling=False, core="none", burn_in=0))
+    """They are computed from what was recorded while acting."""
+    config = dataclasses.replace(SMALL, munchausen=munchausen, value_rescaling=not munchausen, max_priority_weight=0.2)
+    agent = build(dataclasses.replace(config, core="none"))
     rng = np.random.default_rng(0)
     for weight in agent.model.trainable_variables:
         weight.assign(0.3 * rng.standard_normal(weight.shape))
     agent.after_update(agent._config.target_update_period)
     unroll = acted_unroll(agent, B)
     learned = agent.loss(unroll, tf.ones([B])).priorities
-    np.testing.assert_allclose(agent.initial_priorities(unroll), learned, rtol=1e-3)
+    recorded = unroll._replace(initial_state=(), env_output=unroll.env_output._replace(observation=()))
+    np.testing.assert_allclose(agent.initial_priorities(recorded), learned, rtol=1e-3)
 
 
 def act_once(agent, env_ids, seed=0):
