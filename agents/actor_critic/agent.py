@@ -64,9 +64,8 @@ class ActorCritic(TrunkModel):
         self._free: Any = None
         if num_free:
             self._free = self.add_weight(shape=[num_free], initializer="zeros", name="free", dtype="float32")
-        self._policy = keras.layers.Dense(
-            num_parameters - num_free, kernel_initializer=uniform, dtype="float32", name="policy"
-        )
+        of_state = num_parameters - num_free
+        self._policy = keras.layers.Dense(of_state, kernel_initializer=uniform, dtype="float32", name="policy")
         self.baseline = ValueHead(value_norm, name="baseline")
 
     def call(
@@ -135,9 +134,8 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         self._holds = config.explore_after > 0 and num_training_envs > 0 and not self.actions.num_deviations
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
-            self._log_entropy_cost = keras.Variable(
-                math.log(config.entropy_cost), dtype="float32", name="log_entropy_cost"
-            )
+            log_cost = math.log(config.entropy_cost)
+            self._log_entropy_cost = keras.Variable(log_cost, dtype="float32", name="log_entropy_cost")
             # Beyond these bounds the cost would soon vanish or overflow.
             self._log_entropy_cost.constraint = lambda value: keras.ops.clip(value, -20.0, 20.0)
 
@@ -152,8 +150,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         if self._log_entropy_cost is not None:
             speed = self.config.entropy_cost_adjustment_speed
             groups["entropy_cost"] = VariableGroup(
-                [self._log_entropy_cost],
-                lambda own: dataclasses.replace(own, learning_rate=speed * own.learning_rate),
+                [self._log_entropy_cost], lambda own: dataclasses.replace(own, learning_rate=speed * own.learning_rate)
             )
         return groups
 

@@ -72,13 +72,10 @@ class SACAgent(ModelAgent):
         self._actions = SquashedNormal(low, high)
         actor = Actor(config, Trunk(config, config.policy_spec(env_spec)), self._actions.num_parameters)
         super().__init__(actor, env_spec, config.unroll_length, overlap=config.n_steps)
-        self._critics = self._make_critics()
-        self._target = TargetNetwork(
-            self._critics, self._make_critics(), config.target_update_period, config.target_update_rate
-        )
-        self._log_temperature = keras.Variable(
-            math.log(config.initial_temperature), dtype="float32", name="log_temperature"
-        )
+        self._critics, frozen = self._make_critics(), self._make_critics()
+        self._target = TargetNetwork(self._critics, frozen, config.target_update_period, config.target_update_rate)
+        log_temperature = math.log(config.initial_temperature)
+        self._log_temperature = keras.Variable(log_temperature, dtype="float32", name="log_temperature")
         # The policy's density refers to actions on the environment's scale.
         self._target_entropy = sum(
             config.entropy_per_dimension + math.log((b - a) / 2) for a, b in zip(low, high, strict=True)

@@ -57,7 +57,12 @@ def gradients_of_loss(agent, unroll):
 
 @pytest.mark.parametrize(
     ("changed", "truncated"),
-    [({}, True), ({"quantiles": 3}, False), ({"core": "none"}, True), ({"core": "none", "quantiles": 3}, False)],
+    [
+        ({}, True),
+        ({"quantiles": 3}, False),
+        ({"core": "none"}, True),
+        ({"core": "none", "quantiles": 3, "observation_norm": True}, False),
+    ],
     ids=str,
 )
 def test_acts_and_learns_from_the_same_q_of_the_steps_after_the_burn_in(changed, truncated):
@@ -80,6 +85,9 @@ def test_acts_and_learns_from_the_same_q_of_the_steps_after_the_burn_in(changed,
         unroll = unroll._replace(env_output=outcome._replace(last=tf.zeros_like(outcome.last)))
     assert np.any(unroll.env_output.last[SMALL.burn_in + 1]) == truncated
     assert np.any(unroll.env_output.done[: SMALL.burn_in]), "an episode begins in the burn-in"
+    for _, first, _ in agent.moments(unroll).values():
+        seen = unroll.env_output.observation[SMALL.burn_in :]
+        np.testing.assert_allclose(first, np.mean(seen, axis=(0, 1)), rtol=1e-5)
     online, target = (after_burn_in(q_of(network, unroll)) for network in (agent.model, agent._target.model))
     assert np.any(online.argmax(-1)[1:] != target.argmax(-1)[1:]), "the networks prefer different actions"
     action, env_output = after_burn_in((unroll.action, unroll.env_output))
@@ -137,18 +145,22 @@ def greedy(behaviour):
     return np.asarray(behaviour.q_of_action) == np.asarray(behaviour.max_q)
 
 
-def test_training_environments_explore_by_the_ladder_and_all_others_by_eval_epsilon():
+def test_training_environments_explore_by_the_ladder_after_random_play_and_all_others_by_eval_epsilon():
     """Ids from `num_training_envs` on are evaluation environments and padding."""
-    config = dataclasses.replace(SMALL, epsilon_base=0.5, epsilon_low=1.0, epsilon_high=4.0, eval_epsilon=0.75)
+    ladder = {"epsilon_base": 0.5, "epsilon_low": 1.0, "epsilon_high": 4.0, "eval_epsilon": 0.75}
+    agent = build(dataclasses.replace(SMALL, **ladder, epsilon_updates=10))
     env_ids = np.tile([0, 1, 2, 3, B, 100 * B], 1500)
-    actions, behaviour = act_once(build(config), env_ids)
-    for env_id, epsilon in zip(env_ids[:6], [0.5, 0.25, 0.125, 0.0625, 0.75, 0.75], strict=True):
-        share, expected = np.mean(~greedy(behaviour)[env_ids == env_id]), epsilon * (A - 1) / A
-        assert abs(share - expected) < 5 * np.sqrt(expected * (1 - expected) / 1500)
-    assert set(actions[~greedy(behaviour)]) == set(range(A))
-    assert np.any(actions != act_once(build(config), env_ids, seed=1)[0]), "drawn by the seed of the step"
-    actions, behaviour = act_once(build(dataclasses.replace(config, epsilon_base=0.0)), env_ids)
-    assert np.all(greedy(behaviour)[env_ids < B])
+    for updates, least in ((0, 1.0), (8, 0.2), (10, 0.0), (11, 0.0)):
+        agent.after_update(updates)
+        actions, behaviour = act_once(agent, env_ids)
+        epsilons = [*np.maximum([0.5, 0.25, 0.125, 0.0625], least), 0.75, 0.75]
+        for env_id, epsilon in zip(env_ids[:6], epsilons, strict=True):
+            share, expected = np.mean(~greedy(behaviour)[env_ids == env_id]), epsilon * (A - 1) / A
+            assert abs(share - expected) < 5 * np.sqrt(expected * (1 - expected) / 1500)
+        assert set(actions[~greedy(behaviour)]) == set(range(A))
+    assert np.any(actions != act_once(agent, env_ids, seed=1)[0]), "drawn by the seed of the step"
+    assert agent.variables[-1].name == "epsilon", "checkpoints and acting copies have it"
+    assert len(agent.variables) == len(build().variables) + 1
 
 
 def test_q_starts_near_zero():
@@ -159,15 +171,3 @@ def test_q_starts_near_zero():
     assert np.abs(q).max() < 0.05
     assert np.all(np.ptp(q, axis=-1) > 0)
     assert all(np.any(gradient) for gradient in gradients_of_loss(agent, unroll))
-
-
-def test_training_environments_begin_with_random_actions_and_end_with_the_ladder():
-    config = dataclasses.replace(SMALL, epsilon_base=0.1, epsilon_high=1.0, eval_epsilon=0.0, epsilon_updates=10)
-    agent, env_ids = build(config), np.tile([0, 1, 2, 3, B], 1500)
-    for update, epsilon in ((0, 1.0), (5, 0.5), (10, 0.1), (11, 0.1)):
-        agent.after_update(update)
-        explored = ~greedy(act_once(agent, env_ids)[1])
-        assert np.mean(explored[env_ids < B]) == pytest.approx(epsilon * (A - 1) / A, abs=0.03)
-        assert not np.any(explored[env_ids == B]), "evaluation does not explore"
-    assert agent.variables[-1].name == "epsilon", "checkpoints and acting copies have it"
-    assert len(agent.variables) == len(build().variables) + 1

@@ -39,11 +39,11 @@ from tests.golden.originals import (
     frames,
     lowest_bit_first,
     lstm_state,
+    named_cases,
     newest_last,
     older_frames,
     pack_planes,
     planes,
-    variants_of,
 )
 from tests.golden.quantities import EACH, QUANTITIES
 from tests.networks.frame_stack_test import present_frames
@@ -183,8 +183,8 @@ def vtrace_network(
     name: str, row: str, spec: EnvSpec, observation: np.ndarray, core_state: Any, **settings: Any
 ) -> Pairs:
     """A network of `vtrace_networks.npz` with the whole loss and its gradients, in each recorded variant."""
-    (case, *_), variants = cases("vtrace_networks.npz", name), json.loads((FOLDER / "vtrace_variants.json").read_text())
-    recorded = {number: found for number in range(3) for found in variants_of(name, number)}
+    recorded = named_cases("vtrace_networks.npz", name)
+    case, variants = recorded.pop(name), json.loads((FOLDER / "vtrace_variants.json").read_text())
     length, batch = case["reward"].shape
     layout, env_output = Layout(case["weights"]), outcomes(case, tf.constant(observation))
     unroll = Unroll(
@@ -194,8 +194,8 @@ def vtrace_network(
         action=tf.constant(case["action"], tf.int32),
         behaviour=Behaviour(tf.constant(case["behaviour_logits"]), tf.zeros([length, batch])),
     )
-    for number, expected in recorded.items():
-        variant = variants[number]
+    for path, expected in recorded.items():
+        variant = variants[int(path.removeprefix(f"{name}/"))]
         agent = VTrace(
             torso="deep",
             unroll_length=length - 1,
@@ -205,7 +205,7 @@ def vtrace_network(
         ).build(spec, num_training_envs=2, seed=1)
         variables = agent.model.trainable_variables
         layout.assign(variables)
-        if number == min(recorded):
+        if path == min(recorded):
             output, state = agent.model(unroll.prev_action, env_output, unroll.initial_state)
             yield f"{row}: logits", output.policy, case["policy_logits"]
             yield f"{row}: values", output.baseline, case["baseline"]
