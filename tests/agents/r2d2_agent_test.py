@@ -57,12 +57,7 @@ def gradients_of_loss(agent, unroll):
 
 @pytest.mark.parametrize(
     ("changed", "truncated"),
-    [
-        ({}, True),
-        ({"quantiles": 3}, False),
-        ({"core": "none"}, True),
-        ({"core": "none", "quantiles": 3, "observation_norm": True}, False),
-    ],
+    [({}, True), ({"core": "none"}, True), ({"core": "none", "quantiles": 3, "observation_norm": True}, False)],
     ids=str,
 )
 def test_acts_and_learns_from_the_same_q_of_the_steps_after_the_burn_in(changed, truncated):
@@ -165,7 +160,7 @@ def test_training_environments_explore_by_the_ladder_after_random_play_and_all_o
 
 def test_q_starts_near_zero():
     """So that at first no action is preferred; but not at zero, where the torso would learn nothing."""
-    agent = SMALL.build(SPEC, num_training_envs=B, seed=1)
+    agent = dataclasses.replace(SMALL, burn_in=0, unroll_length=2).build(SPEC, num_training_envs=B, seed=1)
     unroll = acted_unroll(agent, B)
     q = q_of(agent.model, unroll)
     assert np.abs(q).max() < 0.05
