@@ -165,24 +165,9 @@ class Agent(abc.ABC):
     @property
     def step_spec(self) -> Unroll:
         """`tf.TensorSpec`s of what is stored for one step of one environment, without batch axes."""
-
-        def tensor(spec: ArraySpec) -> tf.TensorSpec:
-            return tf.TensorSpec(spec.shape, spec.dtype)
-
-        observation: Any = {name: tensor(spec) for name, spec in self.env_spec.observation_tensors()}
-        action = tensor(self.env_spec.action.tensor)
-        return Unroll(
-            initial_state=_specs_of(self.stored_state(self.initial_state(1))),
-            prev_action=action,
-            env_output=EnvOutput(
-                reward=tf.TensorSpec((), tf.float32),
-                done=tf.TensorSpec((), tf.bool),
-                last=tf.TensorSpec((), tf.bool),
-                observation=observation.get("", observation),
-            ),
-            action=action,
-            behaviour=self.behaviour_spec,
-        )
+        state = _specs_of(self.stored_state(self.initial_state(1)))
+        action, env_output = _specs_of(blank_step(self.env_spec), leading=2)
+        return Unroll(state, action, env_output, action, self.behaviour_spec)
 
 
 class ModelAgent(Agent):
@@ -223,13 +208,7 @@ class ModelAgent(Agent):
         return self.model.restored_state(stored, observations) if self.history else stored
 
     def act(
-        self,
-        prev_action: tf.Tensor,
-        env_output: EnvOutput,
-        state: Any,
-        env_ids: tf.Tensor,
-        seed: tf.Tensor,
-        greedy: bool | tf.Tensor = False,
+        self, prev_action: Any, env_output: EnvOutput, state: Any, env_ids: Any, seed: Any, greedy: Any = False
     ) -> ActOutput:
         prev_action, env_output = tf.nest.map_structure(lambda t: t[None], (prev_action, env_output))  # T = 1
         outputs, state = self.model(prev_action, env_output, state)
@@ -238,9 +217,7 @@ class ModelAgent(Agent):
         return ActOutput(action, behaviour, state)
 
     @tf.function(jit_compile=True, autograph=False)  # also on CPUs: a draw takes a hundred small operations
-    def _compiled_decision(
-        self, outputs: Any, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool | tf.Tensor
-    ) -> tuple[tf.Tensor, Any]:
+    def _compiled_decision(self, outputs: Any, env_ids: Any, seed: Any, greedy: Any) -> tuple[tf.Tensor, Any]:
         action, behaviour = self.decide(outputs, env_ids, seed, greedy is True)
         if not isinstance(greedy, bool):
             best, _ = self.decide(outputs, env_ids, seed, True)
@@ -255,15 +232,22 @@ class ModelAgent(Agent):
         """The actions [B, ...] and the behaviour to store, given the model's outputs [B, ...]; see `act`."""
 
 
-def _specs_of(state: Any) -> Any:
-    return tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape[1:], tensor.dtype), state)
-
-
 def create_weights(model: Any, env_spec: EnvSpec) -> Any:
     """Create the weights of a model as used by `ModelAgent` by calling it on zeros (T = B = 1); return the model."""
-    action = env_spec.action.tensor
-    tensors = {name: tf.zeros([1, 1, *spec.shape], spec.dtype) for name, spec in env_spec.observation_tensors()}
-    observation: Any = tensors.get("", tensors)
-    env_output = EnvOutput(tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), tf.zeros([1, 1], tf.bool), observation)
-    model(tf.zeros([1, 1, *action.shape], action.dtype), env_output, model.initial_state(1))
+    model(*blank_step(env_spec), model.initial_state(1))
     return model
+
+
+def blank_step(env_spec: EnvSpec) -> tuple[tf.Tensor, EnvOutput]:
+    """A previous action and the output of an environment, zeros [1, 1, ...]."""
+
+    def zeros(spec: ArraySpec) -> tf.Tensor:
+        return tf.zeros([1, 1, *spec.shape], spec.dtype)
+
+    observation: Any = {name: zeros(spec) for name, spec in env_spec.observation_tensors()}
+    reward, no = tf.zeros([1, 1]), tf.zeros([1, 1], tf.bool)
+    return zeros(env_spec.action.tensor), EnvOutput(reward, no, no, observation.get("", observation))
+
+
+def _specs_of(nest: Any, leading: int = 1) -> Any:
+    return tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape[leading:], tensor.dtype), nest)

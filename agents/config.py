@@ -7,7 +7,7 @@ import dataclasses
 import importlib
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from seed_rl.settings import Count, NonNegative, Settings, UnitInterval, Within
@@ -73,10 +73,9 @@ class AgentConfig(Settings):
             raise TypeError(f"{type(self).__name__} needs agent_class = 'module:Class', or its own method build")
         self.check(env_spec)
         module, _, name = self.agent_class.partition(":")
-        make = getattr(importlib.import_module(module), name)
+        make: Callable[..., Agent] = getattr(importlib.import_module(module), name)
         with seeding(seed):
-            agent: Agent = make(self, env_spec, num_training_envs)
-        return agent
+            return make(self, env_spec, num_training_envs)
 
 
 @contextlib.contextmanager

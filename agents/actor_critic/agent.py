@@ -19,7 +19,7 @@ from seed_rl.agents.base import ActOutput, LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.normalisation import ValueHead
 from seed_rl.networks.torsos import dense, through
-from seed_rl.networks.trunk import Observed, Trunk, TrunkModel, TrunkState
+from seed_rl.networks.trunk import BuiltInUse, Observed, Trunk, TrunkModel, TrunkState
 from seed_rl.rl import masks, randomness
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.exploration import Holding, hold
@@ -30,16 +30,7 @@ from seed_rl.types import EnvOutput, Unroll
 ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
 
 
-class Moments(NamedTuple):
-    """The contribution of a batch to the running statistics."""
-
-    observations: Any
-    """The result of `Trunk.moments`."""
-    value_targets: Any
-    """The result of `ValueHead.moments`."""
-
-
-class Critic(keras.layers.Layer):
+class Critic(BuiltInUse):
     """Joins the policy's features with observations that only the critic reads, for the value's head."""
 
     def __init__(self, config: ActorCriticConfig, env_spec: EnvSpec):
@@ -50,9 +41,6 @@ class Critic(keras.layers.Layer):
         spec = dataclasses.replace(env_spec, observation=own)
         self.trunk = Trunk(dataclasses.replace(config, **plain), spec, name="critic_trunk")
         self._layers_after = dense(config, config.hidden or 256, "critic_hidden", is_last=True)
-
-    def build(self, *shapes: Any) -> None:
-        """Do nothing: each layer is built on first use."""
 
     def call(self, features: tf.Tensor, prev_action: tf.Tensor, env_output: EnvOutput) -> tf.Tensor:
         """Map the policy's features [T, B, F] to features for the value, given steps with all observations."""
@@ -76,9 +64,8 @@ class ActorCritic(TrunkModel):
         self._free: Any = None
         if num_free:
             self._free = self.add_weight(shape=[num_free], initializer="zeros", name="free", dtype="float32")
-        self._policy = keras.layers.Dense(
-            num_parameters - num_free, kernel_initializer=uniform, dtype="float32", name="policy"
-        )
+        of_state = num_parameters - num_free
+        self._policy = keras.layers.Dense(of_state, kernel_initializer=uniform, dtype="float32", name="policy")
         self.baseline = ValueHead(value_norm, name="baseline")
 
     def call(
@@ -102,16 +89,16 @@ class ActorCritic(TrunkModel):
             policy = tf.concat([policy, free], axis=-1)
         return NetworkOutput(policy, self.baseline(features) if self.critic is None else features)
 
-    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> Moments:
+    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor, last_t: tf.Tensor) -> tuple[Any, Any]:
         """The moments for `update_statistics`: of steps [T + 1, B, ...], and of targets [T, B] except at `last_t`."""
         observations = {name: own for trunk in self._trunks for name, own in trunk.moments(env_output).items()}
-        return Moments(observations, self.baseline.moments(value_targets, last_t))
+        return observations, self.baseline.moments(value_targets, last_t)
 
-    def update_statistics(self, moments: Moments, steps: float) -> None:
-        """Update the running statistics of observations and value targets."""
+    def update_statistics(self, moments: tuple[Any, Any], steps: float) -> None:
+        observations, value_targets = moments
         for trunk in self._trunks:
-            trunk.update(moments.observations, steps)
-        self.baseline.update(moments.value_targets, steps)
+            trunk.update(observations, steps)
+        self.baseline.update(value_targets, steps)
 
     @property
     def _trunks(self) -> list[Trunk]:
@@ -147,9 +134,8 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         self._holds = config.explore_after > 0 and num_training_envs > 0 and not self.actions.num_deviations
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
-            self._log_entropy_cost = keras.Variable(
-                math.log(config.entropy_cost), dtype="float32", name="log_entropy_cost"
-            )
+            log_cost = math.log(config.entropy_cost)
+            self._log_entropy_cost = keras.Variable(log_cost, dtype="float32", name="log_entropy_cost")
             # Beyond these bounds the cost would soon vanish or overflow.
             self._log_entropy_cost.constraint = lambda value: keras.ops.clip(value, -20.0, 20.0)
 
@@ -164,8 +150,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         if self._log_entropy_cost is not None:
             speed = self.config.entropy_cost_adjustment_speed
             groups["entropy_cost"] = VariableGroup(
-                [self._log_entropy_cost],
-                lambda own: dataclasses.replace(own, learning_rate=speed * own.learning_rate),
+                [self._log_entropy_cost], lambda own: dataclasses.replace(own, learning_rate=speed * own.learning_rate)
             )
         return groups
 
@@ -230,7 +215,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
             metrics["policy/entropy_cost"] = entropy_cost
         return LossOutput(losses, metrics)
 
-    def moments(self, unroll: Unroll) -> Moments:
+    def moments(self, unroll: Unroll) -> tuple[Any, Any]:
         """The moments of the observations, and of lambda-returns computed from the values recorded while acting."""
         r_t, discount_t, last_t = transitions_of(unroll.env_output, self.config)
         values, lambda_ = unroll.behaviour.baseline, self.config.lambda_

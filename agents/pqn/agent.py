@@ -1,4 +1,4 @@
-"""The PQN agent: its network, and its loss, from tensors (arXiv:2407.04811).
+"""The PQN agent, its network and its loss (arXiv:2407.04811).
 
 Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences, A actions to choose from.
 """
@@ -18,7 +18,7 @@ from seed_rl.rl import masks, q_learning
 from seed_rl.rl.exploration import epsilon_greedy
 from seed_rl.rl.vtrace import lambda_returns
 from seed_rl.specs import DiscreteSpec, EnvSpec
-from seed_rl.types import EnvOutput, Unroll
+from seed_rl.types import Unroll
 
 
 class QNetwork(TrunkModel):
@@ -57,36 +57,28 @@ class PQNAgent(ModelAgent):
         return epsilon_greedy(outputs, epsilon, seed, self.env_spec.has_mask), ()
 
     def targets(self, unroll: Unroll) -> tf.Tensor:
+        """The lambda-returns of the greedy policy, float32 [T, B], by the weights before the first pass."""
         q, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-        return pqn_targets(q, unroll.env_output, self._config)
+        r_t, discount_t, last_t = transitions_of(unroll.env_output, self._config)
+        values, lambda_ = tf.reduce_max(q, axis=-1), self._config.lambda_
+        return lambda_returns(discount_t, r_t, values[:-1], values[-1], last_t=last_t, lambda_=lambda_)
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
+        """Half the mean squared error to the targets, zero where no transition follows."""
         q, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-        output = pqn_loss(q, unroll.action, unroll.targets, unroll.env_output.last)
-        return output._replace(metrics={**output.metrics, "q/epsilon": self._epsilon.variable.value})
+        values = q_learning.q_of_actions(q, unroll.action)[:-1]
+        errors = tf.where(unroll.env_output.last[:-1], 0.0, tf.stop_gradient(unroll.targets) - values)
+        total = 0.5 * tf.reduce_mean(tf.square(errors))
+        metrics = {
+            "loss/total": total,
+            "q/value": tf.reduce_mean(values),
+            "q/abs_td_error": tf.reduce_mean(tf.abs(errors)),
+            "q/epsilon": self._epsilon.variable.value,
+        }
+        return LossOutput({"model": total}, metrics, maxima={"q/max_value": tf.reduce_max(values)})
 
     def moments(self, unroll: Unroll) -> Any:
         return self.model.trunk.moments(unroll.env_output)
 
     def after_update(self, learner_updates: int) -> None:
         self._epsilon.after_update(learner_updates)
-
-
-def pqn_targets(q: tf.Tensor, env_output: EnvOutput, config: PQN) -> tf.Tensor:
-    """The lambda-returns of the greedy policy, float32 [T, B], which stay the same in all passes over a batch.
-
-    `q`, float32 [T + 1, B, A], is that of the weights before the first pass; `env_output` has fields [T + 1, B].
-    """
-    r_t, discount_t, last_t = transitions_of(env_output, config)
-    greedy = tf.reduce_max(q, axis=-1)
-    return lambda_returns(discount_t, r_t, greedy[:-1], greedy[-1], last_t=last_t, lambda_=config.lambda_)
-
-
-def pqn_loss(q: tf.Tensor, action: tf.Tensor, targets: tf.Tensor, last: tf.Tensor) -> LossOutput:
-    """Half the mean squared error of `q`, float32 [T + 1, B, A], to the targets, [T, B], and its metrics; zero where
-    `last`, because no transition follows."""
-    values = q_learning.q_of_actions(q, action)[:-1]
-    errors = tf.where(last[:-1], 0.0, tf.stop_gradient(targets) - values)
-    total = 0.5 * tf.reduce_mean(tf.square(errors))
-    means = {"q/value": tf.reduce_mean(values), "q/abs_td_error": tf.reduce_mean(tf.abs(errors))}
-    return LossOutput({"model": total}, {"loss/total": total, **means}, maxima={"q/max_value": tf.reduce_max(values)})

@@ -122,14 +122,7 @@ class R2D2Agent(ModelAgent):
             online_q, target_q = self._unroll_qs(unroll)
         else:
             online_q, target_q = (self._recurrent_q(network, unroll) for network in (self.model, self._target.model))
-        return r2d2_loss(
-            online_q=online_q,
-            target_q=target_q,
-            action=learned.action,
-            env_output=learned.env_output,
-            importance_weights=importance_weights,
-            config=self._config,
-        )
+        return r2d2_loss(online_q, target_q, learned.action, learned.env_output, importance_weights, self._config)
 
     def moments(self, unroll: Unroll) -> Any:
         return self.model.trunk.moments(self._after_burn_in(unroll.env_output))
@@ -167,9 +160,8 @@ class R2D2Agent(ModelAgent):
         observed, _ = self.model.trunk.observe(unroll.env_output, state)
 
         def q(network: DuelingQNetwork, begin: int, end: int | None = None) -> tf.Tensor:
-            part = slice(begin, end)
-            own = tf.nest.map_structure(lambda field: field[part], steps)
-            return network(*own, state, observed.cut(part))[0]
+            own, seen = tf.nest.map_structure(lambda field: field[begin:end], (steps, observed))
+            return network(*own, state, seen)[0]
 
         def target(begin: int) -> tf.Tensor:
             values = q(self._target.model, begin)
@@ -203,7 +195,7 @@ def td_errors(q_of_action: Any, bootstrap: Any, env_output: EnvOutput, config: R
 
 
 def r2d2_loss(
-    *, online_q: Any, target_q: Any, action: Any, env_output: EnvOutput, importance_weights: Any, config: R2D2
+    online_q: Any, target_q: Any, action: Any, env_output: EnvOutput, importance_weights: Any, config: R2D2
 ) -> LossOutput:
     """The loss of double Q-learning's or Munchausen's n-step targets, a weighted mean over sequences of sums over time.
 

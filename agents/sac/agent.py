@@ -11,12 +11,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
+from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup, blank_step
 from seed_rl.agents.sac import SAC
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.torsos import dense, through
-from seed_rl.networks.trunk import Trunk, TrunkModel
+from seed_rl.networks.trunk import BuiltInUse, Trunk, TrunkModel
 from seed_rl.rl.distributions import SquashedNormal
 from seed_rl.rl.losses import mean
 from seed_rl.rl.n_step import n_step_returns
@@ -33,20 +33,16 @@ class Actor(TrunkModel):
         self._head = _head(config, num_parameters, "policy")
 
     def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
-        """Map features [T, B, F] to policy parameters."""
         return through(self._head, features)
 
 
-class Critics(keras.Model):
+class Critics(BuiltInUse, keras.Model):
     """Two critics that share a trunk."""
 
     def __init__(self, config: SAC, trunk: Trunk):
         super().__init__(name="critics", autocast=False)
         self.trunk = trunk
         self._heads = [_head(config, 1, f"q_{index}") for index in range(2)]
-
-    def build(self, *shapes: Any) -> None:
-        """Do nothing: each layer is built on first use."""
 
     def features(self, unroll: Unroll) -> tf.Tensor:
         """The features of the states in an unroll [T, B, ...]: float32 [T, B, F]."""
@@ -76,13 +72,10 @@ class SACAgent(ModelAgent):
         self._actions = SquashedNormal(low, high)
         actor = Actor(config, Trunk(config, config.policy_spec(env_spec)), self._actions.num_parameters)
         super().__init__(actor, env_spec, config.unroll_length, overlap=config.n_steps)
-        self._critics = self._make_critics()
-        self._target = TargetNetwork(
-            self._critics, self._make_critics(), config.target_update_period, config.target_update_rate
-        )
-        self._log_temperature = keras.Variable(
-            math.log(config.initial_temperature), dtype="float32", name="log_temperature"
-        )
+        self._critics, frozen = self._make_critics(), self._make_critics()
+        self._target = TargetNetwork(self._critics, frozen, config.target_update_period, config.target_update_rate)
+        log_temperature = math.log(config.initial_temperature)
+        self._log_temperature = keras.Variable(log_temperature, dtype="float32", name="log_temperature")
         # The policy's density refers to actions on the environment's scale.
         self._target_entropy = sum(
             config.entropy_per_dimension + math.log((b - a) / 2) for a, b in zip(low, high, strict=True)
@@ -90,10 +83,9 @@ class SACAgent(ModelAgent):
 
     def _make_critics(self) -> Critics:
         critics = Critics(self._config, Trunk(self._config, self.env_spec))
-        spec = self.step_spec._replace(initial_state=())
-        blank = tf.nest.map_structure(lambda tensor: tf.zeros([1, 1, *tensor.shape], tensor.dtype), spec)
-        unroll = blank._replace(initial_state=self.initial_state(1))
-        critics(critics.features(unroll), self._actions.features(unroll.action))  # creates the weights
+        action, env_output = blank_step(self.env_spec)
+        unroll = Unroll(self.initial_state(1), action, env_output, action, ())
+        critics(critics.features(unroll), self._actions.features(action))  # creates the weights
         return critics
 
     @property

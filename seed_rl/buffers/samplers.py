@@ -36,16 +36,11 @@ class Sampler(abc.ABC):
     """The slot numbers of the `capacity` newest finished sequences; a subclass decides how to draw from them.
 
     Inserting transfers a slot to the sampler; evicting returns it to the pool of free slots. A slot occurs at most
-    once. Not thread-safe: only the learner's thread may use it. A call that raises changes nothing.
+    once. Not thread-safe: only the learner's thread may use it. `insert` and `update` change nothing if they raise.
     """
 
     def __init__(
-        self,
-        capacity: int,
-        num_slots: int,
-        seed: int,
-        priority_exponent: float = 1.0,
-        importance_exponent: float = 1.0,
+        self, capacity: int, num_slots: int, seed: int, priority_exponent: float = 1.0, importance_exponent: float = 1.0
     ):
         """The store has `num_slots`, also for unrolls in progress; see `PrioritizedSampler` for the exponents."""
         self.capacity = capacity
@@ -83,7 +78,10 @@ class Sampler(abc.ABC):
         raised to `PRIORITY_FLOOR`. A ValueError says which of this is not so.
         """
         priorities = _usable_priorities(slots, priorities)
-        self._check_new(slots)
+        if len(slots) > self.capacity:
+            raise ValueError(f"{len(slots)} sequences do not fit into a replay with a capacity of {self.capacity}")
+        if len(np.unique(slots)) < len(slots):
+            raise ValueError("a slot is given twice")
         if (inside := self._priorities[slots] > 0).any():
             raise ValueError(f"slot {slots[inside][0]} is already inside")
         evicted = self.evict(max(0, self._size + len(slots) - self.capacity))
@@ -122,13 +120,10 @@ class Sampler(abc.ABC):
         expected = {"slots", "priorities", "generator"}
         if set(state) != expected:
             raise ValueError(f"the state of a replay has {sorted(expected)}, not {sorted(state)}")
-        slots = np.asarray(state["slots"], np.int32)
-        priorities = _usable_priorities(slots, state["priorities"])
-        self._check_new(slots)
-        self.generator.bit_generator.state = json_object(np.asarray(state["generator"], np.uint8).tobytes())
         self.evict(self._size)
         self._oldest = 0
-        self.insert(slots, priorities)
+        self.insert(np.asarray(state["slots"], np.int32), state["priorities"])
+        self.generator.bit_generator.state = json_object(np.asarray(state["generator"], np.uint8).tobytes())
 
     def _ring(self, ranks: np.ndarray) -> np.ndarray:
         """Return positions in `_order`, int64 [n], of sequences by age rank, int [n], where 0 is the oldest."""
@@ -137,12 +132,6 @@ class Sampler(abc.ABC):
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Store the priorities of `slots`, float64 [n]; zero for slots that are no longer inside."""
         self._priorities[slots] = priorities
-
-    def _check_new(self, slots: np.ndarray) -> None:
-        if len(slots) > self.capacity:
-            raise ValueError(f"{len(slots)} sequences do not fit into a replay with a capacity of {self.capacity}")
-        if len(np.unique(slots)) < len(slots):
-            raise ValueError("a slot is given twice")
 
 
 def _usable_priorities(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:

@@ -37,12 +37,15 @@ class Observed(NamedTuple):
     present: Sequence[Any]
     """Which frames each tensor's stacks have (`Stacks.present`); () for a tensor that is not stacked."""
 
-    def cut(self, steps: slice) -> "Observed":
-        """Return some of the steps."""
-        return tf.nest.map_structure(lambda tensor: tensor[steps], self)  # type: ignore[no-any-return]
+
+class BuiltInUse(keras.layers.Layer):
+    """A layer or model whose layers are built, and check their inputs, when they are first called."""
+
+    def build(self, *shapes: Any) -> None:
+        pass
 
 
-class Trunk(keras.layers.Layer):
+class Trunk(BuiltInUse):
     """Maps T steps of B environments to features [T, B, F] in the compute dtype.
 
     Each observation tensor has a separate torso of the kind that `TrunkConfig.torso` describes. The features are
@@ -58,12 +61,8 @@ class Trunk(keras.layers.Layer):
         self._tensors = env_spec.network_inputs()
         self._actions = distribution_of(env_spec.action)
         check_torso(config, env_spec)
-        stackable = config.frame_stack > 1
-        self._stacked = {
-            name: spec
-            for name, spec in self._tensors
-            if spec.kind == "frame" and stackable and name not in config.critic_keys
-        }
+        frames = {name: spec for name, spec in self._tensors if spec.kind == "frame" and name not in config.critic_keys}
+        self._stacked = frames if config.frame_stack > 1 else {}
         self._blocks = {name: block_of(spec, config) if name in self._stacked else 1 for name, spec in self._tensors}
         self._torsos = [
             build_torso(config, spec, f"torso_{n}", self._blocks[name]) for n, (name, spec) in enumerate(self._tensors)
@@ -99,9 +98,6 @@ class Trunk(keras.layers.Layer):
         stacked = [_part(observations, name) for name in self._stacked]
         frames = (each._replace(frames=time_first(own)) for each, own in zip(stored.frames, stacked, strict=True))
         return stored._replace(frames=tuple(frames))
-
-    def build(self, *shapes: Any) -> None:
-        """Do nothing: `call` builds each layer, which checks its input, on first use."""
 
     def observe(self, env_output: EnvOutput, state: TrunkState) -> tuple[Observed, tuple[Any, ...]]:
         """Stack frames, without any weight: return the observations, and `TrunkState.frames` after the last step."""
@@ -191,7 +187,7 @@ class Trunk(keras.layers.Layer):
         return [tf.cast(reward, dtype)[..., tf.newaxis], tf.cast(self._actions.features(prev_action), dtype)]
 
 
-class TrunkModel(keras.Model, abc.ABC):
+class TrunkModel(BuiltInUse, keras.Model, abc.ABC):
     """A trunk with an agent's heads, which a subclass adds; a model for `agents.base.ModelAgent`."""
 
     def __init__(self, trunk: Trunk, name: str):
@@ -200,23 +196,17 @@ class TrunkModel(keras.Model, abc.ABC):
 
     @property
     def history(self) -> int:
-        """Number of steps before an unroll whose frames belong to the state."""
+        """As in `Trunk`, and so are the next three."""
         return self.trunk.history
 
     def initial_state(self, batch_size: int) -> TrunkState:
-        """The state at the start of an episode."""
         return self.trunk.initial_state(batch_size)
 
     def stored_state(self, state: TrunkState) -> TrunkState:
-        """The state without frames, which are stored with the steps before it."""
         return self.trunk.stored_state(state)
 
     def restored_state(self, stored: TrunkState, observations: Any) -> TrunkState:
-        """The state, from its `stored_state` and the observations [h, B, ...] of the `history` steps before it."""
         return self.trunk.restored_state(stored, observations)
-
-    def build(self, *shapes: Any) -> None:
-        """Do nothing: `call` builds each layer, which checks its input, on first use."""
 
     def call(
         self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState, observed: Observed | None = None

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.ppo import PPO
 from seed_rl.agents.sac import SAC
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.specs import ArraySpec, CannotAct, DiscreteSpec, EnvSpec
@@ -17,12 +16,11 @@ HIDDEN = {"map": ArraySpec((36, 36, 3), "uint8"), "state": ArraySpec((4,), "floa
 SETTINGS = {"unroll_length": 3, "hidden": 16, "frame_stack": 2, "critic_keys": ("map", "state")}
 CONFIGS = [
     (VTrace(**SETTINGS, core="lstm", core_units=8, observation_norm=True, value_norm=True), DiscreteSpec(3)),
-    (PPO(**SETTINGS), FORCES),
     (SAC(**SETTINGS), FORCES),
 ]
 
 
-@pytest.mark.parametrize(("config", "action"), CONFIGS, ids=["V-trace", "PPO", "SAC"])
+@pytest.mark.parametrize(("config", "action"), CONFIGS, ids=["V-trace", "SAC"])
 def test_only_the_critic_reads_them_and_acting_does_without(config, action):
     agent = config.build(EnvSpec(SEEN | HIDDEN, action), 4, seed=1)
     move(agent, seed=1, scale=0.1)

@@ -1,4 +1,4 @@
-"""The PQN agent: its loss and its exploration. `learning_test` has learning."""
+"""The PQN agent: its loss, its exploration and its learning."""
 
 import dataclasses
 
@@ -7,6 +7,8 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.pqn import PQN
+from seed_rl.experiment.optimizer import Optimizer
+from seed_rl.learner.train_step import TrainStep
 from seed_rl.rl.vtrace import lambda_returns
 from seed_rl.specs import DiscreteSpec, EnvSpec
 from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move, with_targets
@@ -32,6 +34,21 @@ def test_the_loss_is_the_error_to_the_lambda_returns():
     np.testing.assert_allclose(output.losses["model"], 0.5 * np.mean(squares), rtol=1e-5)
     np.testing.assert_allclose(output.metrics["q/value"], taken.mean(), rtol=1e-5)
     assert output.metrics.keys() | output.maxima.keys() == {"loss/total"} | {metric.name for metric in PQN.metrics}
+
+
+def test_it_learns_the_rewarded_action_from_observations_of_any_scale():
+    config = dataclasses.replace(SMALL, discount=0.0, final_epsilon=1.0)
+    agent = config.build(SPEC, num_training_envs=16, seed=1)
+    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.02))
+    for seed in range(50):
+        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
+        rewarded = np.where(unroll.env_output.observation[..., 0] > 0, 2, 0)
+        # The reward of an action comes with the next step.
+        reward = tf.constant(np.roll(unroll.action == rewarded, 1, axis=0), tf.float32)
+        env_output = unroll.env_output._replace(reward=reward, observation=1e4 + 50 * unroll.env_output.observation)
+        train_step(unroll._replace(env_output=env_output), 0.0, np.ones(16))
+    q, _ = agent.model(unroll.prev_action, env_output, unroll.initial_state)
+    assert np.mean(np.argmax(q, axis=-1) == rewarded) > 0.9
 
 
 def test_epsilon_falls_with_the_updates_and_is_small_in_evaluation():

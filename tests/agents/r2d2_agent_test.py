@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.r2d2 import R2D2
-from seed_rl.agents.r2d2.agent import Behaviour, r2d2_loss, td_errors
-from seed_rl.rl.q_learning import sequence_priorities
+from seed_rl.agents.r2d2.agent import r2d2_loss
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.support.experience import acted_unroll, assert_matches_step_spec, move, random_output
 
@@ -58,7 +57,7 @@ def gradients_of_loss(agent, unroll):
 
 @pytest.mark.parametrize(
     ("changed", "truncated"),
-    [({}, True), ({"quantiles": 3}, False), ({"core": "none"}, True), ({"core": "none", "quantiles": 3}, False)],
+    [({}, True), ({"core": "none"}, True), ({"core": "none", "quantiles": 3, "observation_norm": True}, False)],
     ids=str,
 )
 def test_acts_and_learns_from_the_same_q_of_the_steps_after_the_burn_in(changed, truncated):
@@ -81,17 +80,13 @@ def test_acts_and_learns_from_the_same_q_of_the_steps_after_the_burn_in(changed,
         unroll = unroll._replace(env_output=outcome._replace(last=tf.zeros_like(outcome.last)))
     assert np.any(unroll.env_output.last[SMALL.burn_in + 1]) == truncated
     assert np.any(unroll.env_output.done[: SMALL.burn_in]), "an episode begins in the burn-in"
+    for _, first, _ in agent.moments(unroll).values():
+        seen = unroll.env_output.observation[SMALL.burn_in :]
+        np.testing.assert_allclose(first, np.mean(seen, axis=(0, 1)), rtol=1e-5)
     online, target = (after_burn_in(q_of(network, unroll)) for network in (agent.model, agent._target.model))
     assert np.any(online.argmax(-1)[1:] != target.argmax(-1)[1:]), "the networks prefer different actions"
     action, env_output = after_burn_in((unroll.action, unroll.env_output))
-    expected = r2d2_loss(
-        online_q=online,
-        target_q=target,
-        action=action,
-        env_output=env_output,
-        importance_weights=WEIGHTS,
-        config=config,
-    )
+    expected = r2d2_loss(online, target, action, env_output, WEIGHTS, config)
     assert expected.metrics["q/abs_td_error"] > 0.1
     output = agent.loss(unroll, tf.constant(WEIGHTS))
     assert output.losses.keys() == agent.groups.keys() == {"model"}
@@ -117,28 +112,19 @@ def test_weights_learn_nothing_from_the_burn_in():
         assert np.abs(t - e).max() > 1e-3, "to learn from those steps, too, would be seen"
 
 
-def test_initial_priorities_are_computed_from_the_values_recorded_while_acting():
-    agent, unroll = build(dataclasses.replace(SMALL, max_priority_weight=0.2)), acted_unroll(build(), B)
-    acted = Behaviour(*np.random.default_rng(0).normal(size=(2, *unroll.action.shape)))  # of no network
-    without_what_is_large = unroll._replace(
-        initial_state=(), env_output=unroll.env_output._replace(observation=()), behaviour=acted
-    )
-    learned, env_output = after_burn_in((acted, unroll.env_output))
-    errors = td_errors(learned.q_of_action, learned.max_q, env_output, SMALL)
-    priorities = agent.initial_priorities(without_what_is_large)
-    np.testing.assert_allclose(priorities, sequence_priorities(errors, env_output.last[:-1], 0.2), rtol=1e-4)
-
-
 @pytest.mark.parametrize("munchausen", [0.0, 0.9])
 def test_initial_priorities_are_those_of_the_loss_while_both_networks_are_equal(munchausen):
-    agent = build(dataclasses.replace(SMALL, munchausen=munchausen, value_rescaling=False, core="none", burn_in=0))
+    """They are computed from what was recorded while acting."""
+    config = dataclasses.replace(SMALL, munchausen=munchausen, value_rescaling=not munchausen, max_priority_weight=0.2)
+    agent = build(dataclasses.replace(config, core="none"))
     rng = np.random.default_rng(0)
     for weight in agent.model.trainable_variables:
         weight.assign(0.3 * rng.standard_normal(weight.shape))
     agent.after_update(agent._config.target_update_period)
     unroll = acted_unroll(agent, B)
     learned = agent.loss(unroll, tf.ones([B])).priorities
-    np.testing.assert_allclose(agent.initial_priorities(unroll), learned, rtol=1e-3)
+    recorded = unroll._replace(initial_state=(), env_output=unroll.env_output._replace(observation=()))
+    np.testing.assert_allclose(agent.initial_priorities(recorded), learned, rtol=1e-3)
 
 
 def act_once(agent, env_ids, seed=0):
@@ -154,37 +140,29 @@ def greedy(behaviour):
     return np.asarray(behaviour.q_of_action) == np.asarray(behaviour.max_q)
 
 
-def test_training_environments_explore_by_the_ladder_and_all_others_by_eval_epsilon():
+def test_training_environments_explore_by_the_ladder_after_random_play_and_all_others_by_eval_epsilon():
     """Ids from `num_training_envs` on are evaluation environments and padding."""
-    config = dataclasses.replace(SMALL, epsilon_base=0.5, epsilon_low=1.0, epsilon_high=4.0, eval_epsilon=0.75)
+    ladder = {"epsilon_base": 0.5, "epsilon_low": 1.0, "epsilon_high": 4.0, "eval_epsilon": 0.75}
+    agent = build(dataclasses.replace(SMALL, **ladder, epsilon_updates=10))
     env_ids = np.tile([0, 1, 2, 3, B, 100 * B], 1500)
-    actions, behaviour = act_once(build(config), env_ids)
-    for env_id, epsilon in zip(env_ids[:6], [0.5, 0.25, 0.125, 0.0625, 0.75, 0.75], strict=True):
-        share, expected = np.mean(~greedy(behaviour)[env_ids == env_id]), epsilon * (A - 1) / A
-        assert abs(share - expected) < 5 * np.sqrt(expected * (1 - expected) / 1500)
-    assert set(actions[~greedy(behaviour)]) == set(range(A))
-    assert np.any(actions != act_once(build(config), env_ids, seed=1)[0]), "drawn by the seed of the step"
-    actions, behaviour = act_once(build(dataclasses.replace(config, epsilon_base=0.0)), env_ids)
-    assert np.all(greedy(behaviour)[env_ids < B])
+    for updates, least in ((0, 1.0), (8, 0.2), (10, 0.0), (11, 0.0)):
+        agent.after_update(updates)
+        actions, behaviour = act_once(agent, env_ids)
+        epsilons = [*np.maximum([0.5, 0.25, 0.125, 0.0625], least), 0.75, 0.75]
+        for env_id, epsilon in zip(env_ids[:6], epsilons, strict=True):
+            share, expected = np.mean(~greedy(behaviour)[env_ids == env_id]), epsilon * (A - 1) / A
+            assert abs(share - expected) < 5 * np.sqrt(expected * (1 - expected) / 1500)
+        assert set(actions[~greedy(behaviour)]) == set(range(A))
+    assert np.any(actions != act_once(agent, env_ids, seed=1)[0]), "drawn by the seed of the step"
+    assert agent.variables[-1].name == "epsilon", "checkpoints and acting copies have it"
+    assert len(agent.variables) == len(build().variables) + 1
 
 
 def test_q_starts_near_zero():
     """So that at first no action is preferred; but not at zero, where the torso would learn nothing."""
-    agent = SMALL.build(SPEC, num_training_envs=B, seed=1)
+    agent = dataclasses.replace(SMALL, burn_in=0, unroll_length=2).build(SPEC, num_training_envs=B, seed=1)
     unroll = acted_unroll(agent, B)
     q = q_of(agent.model, unroll)
     assert np.abs(q).max() < 0.05
     assert np.all(np.ptp(q, axis=-1) > 0)
     assert all(np.any(gradient) for gradient in gradients_of_loss(agent, unroll))
-
-
-def test_training_environments_begin_with_random_actions_and_end_with_the_ladder():
-    config = dataclasses.replace(SMALL, epsilon_base=0.1, epsilon_high=1.0, eval_epsilon=0.0, epsilon_updates=10)
-    agent, env_ids = build(config), np.tile([0, 1, 2, 3, B], 1500)
-    for update, epsilon in ((0, 1.0), (5, 0.5), (10, 0.1), (11, 0.1)):
-        agent.after_update(update)
-        explored = ~greedy(act_once(agent, env_ids)[1])
-        assert np.mean(explored[env_ids < B]) == pytest.approx(epsilon * (A - 1) / A, abs=0.03)
-        assert not np.any(explored[env_ids == B]), "evaluation does not explore"
-    assert agent.variables[-1].name == "epsilon", "checkpoints and acting copies have it"
-    assert len(agent.variables) == len(build().variables) + 1

@@ -39,11 +39,11 @@ from tests.golden.originals import (
     frames,
     lowest_bit_first,
     lstm_state,
+    named_cases,
     newest_last,
     older_frames,
     pack_planes,
     planes,
-    variants_of,
 )
 from tests.golden.quantities import EACH, QUANTITIES
 from tests.networks.frame_stack_test import present_frames
@@ -51,6 +51,8 @@ from tests.networks.frame_stack_test import present_frames
 BOUNDS = ContinuousSpec((-1.0,) * 3, (1.0,) * 3)
 INITIAL_DEVIATION = np.log(2.0) + 1e-3
 """The original's, 0.694: softplus(0) + 0.001."""
+PARTS = {"total": "loss", "policy": "loss_policy", "baseline": "loss_V", "entropy": "loss_entropy", "kl": "loss_kl"}
+"""The parts of the loss, and their names in the original."""
 
 
 class Measured(NamedTuple):
@@ -67,15 +69,9 @@ Pairs = Iterator[tuple[str, Any, Any]]
 def of_vtrace() -> Pairs:
     for case in cases("vtrace.npz"):
         clips = {name: None if np.isnan(case[name]) else float(case[name]) for name in ("clip_rho", "clip_pg_rho")}
-        returns = vtrace(
-            case["target_log_probs"] - case["behaviour_log_probs"],
-            case["discounts"],
-            case["rewards"],
-            case["values"],
-            case["bootstrap_value"],
-            lambda_=float(case["lambda_"]),
-            **clips,
-        )
+        log_rhos = case["target_log_probs"] - case["behaviour_log_probs"]
+        steps = (case[name] for name in ("discounts", "rewards", "values", "bootstrap_value"))
+        returns = vtrace(log_rhos, *steps, lambda_=float(case["lambda_"]), **clips)
         yield "V-trace: targets", returns.vs, case["vs"]
         yield "V-trace: advantages, weighted", returns.pg_advantages, case["pg_advantages"]
 
@@ -107,19 +103,13 @@ def of_sequences() -> Pairs:
     for case in cases("r2d2.npz", "loss"):
         config, env_output = R2D2(discount=float(case["discount"]), n_steps=int(case["n"])), outcomes(case)
         batch = case["loss"].size
-        loss = functools.partial(
-            r2d2_loss,
-            online_q=case["q_online"],
-            target_q=case["q_target"],
-            action=case["actions"],
-            env_output=env_output,
-            config=config,
-        )
+        q, target_q, actions = (case[name] for name in ("q_online", "q_target", "actions"))
+        loss = functools.partial(r2d2_loss, q, target_q, actions, env_output, config=config)
         # A weight of `batch` for one sequence and 0 for the others gives its loss.
         losses = [loss(importance_weights=weights).losses["model"] for weights in batch * tf.eye(batch)]
         yield "R2D2: losses of sequences", losses, case["loss"]
         yield "R2D2: priorities", loss(importance_weights=tf.ones([batch])).priorities, case["priorities"]
-        best = tf.reduce_max(case["q_online"], axis=-1)
+        best = tf.reduce_max(q, axis=-1)
         first = sequence_priorities(td_errors(best, best, env_output, config), env_output.last[:-1])
         yield "R2D2: first priorities of greedy sequences", first, case["first_priorities_greedy"]
 
@@ -169,11 +159,8 @@ def of_distributions() -> Pairs:
     for case in cases("distributions.npz", "multi_categorical"):
         choices = case["actions"].shape[-1]
         several = distribution_of(MultiDiscreteSpec((case["logits"].shape[-1] // choices,) * choices))
-        yield (
-            "Multi-categorical: log-probabilities",
-            several.log_prob(case["logits"], case["actions"]),
-            case["log_prob"],
-        )
+        log_prob = several.log_prob(case["logits"], case["actions"])
+        yield "Multi-categorical: log-probabilities", log_prob, case["log_prob"]
         yield "Multi-categorical: entropies", several.entropy(case["logits"]), case["entropy"]
     for case in cases("distributions.npz", "squashed_normal"):
         normal = distribution_of(BOUNDS, INITIAL_DEVIATION)
@@ -196,8 +183,8 @@ def vtrace_network(
     name: str, row: str, spec: EnvSpec, observation: np.ndarray, core_state: Any, **settings: Any
 ) -> Pairs:
     """A network of `vtrace_networks.npz` with the whole loss and its gradients, in each recorded variant."""
-    (case, *_), variants = cases("vtrace_networks.npz", name), json.loads((FOLDER / "vtrace_variants.json").read_text())
-    recorded = {number: found for number in range(3) for found in variants_of(name, number)}
+    recorded = named_cases("vtrace_networks.npz", name)
+    case, variants = recorded.pop(name), json.loads((FOLDER / "vtrace_variants.json").read_text())
     length, batch = case["reward"].shape
     layout, env_output = Layout(case["weights"]), outcomes(case, tf.constant(observation))
     unroll = Unroll(
@@ -207,8 +194,8 @@ def vtrace_network(
         action=tf.constant(case["action"], tf.int32),
         behaviour=Behaviour(tf.constant(case["behaviour_logits"]), tf.zeros([length, batch])),
     )
-    for number, expected in recorded.items():
-        variant = variants[number]
+    for path, expected in recorded.items():
+        variant = variants[int(path.removeprefix(f"{name}/"))]
         agent = VTrace(
             torso="deep",
             unroll_length=length - 1,
@@ -218,7 +205,7 @@ def vtrace_network(
         ).build(spec, num_training_envs=2, seed=1)
         variables = agent.model.trainable_variables
         layout.assign(variables)
-        if number == min(recorded):
+        if path == min(recorded):
             output, state = agent.model(unroll.prev_action, env_output, unroll.initial_state)
             yield f"{row}: logits", output.policy, case["policy_logits"]
             yield f"{row}: values", output.baseline, case["baseline"]
@@ -226,13 +213,7 @@ def vtrace_network(
                 yield f"{row}: recurrent state", own, case[f"new_state_{part}"]
         with tf.GradientTape() as tape:
             metrics = agent.loss(unroll, tf.ones([batch])).metrics
-        for own, theirs in (
-            ("total", "loss"),
-            ("policy", "loss_policy"),
-            ("baseline", "loss_V"),
-            ("entropy", "loss_entropy"),
-            ("kl", "loss_kl"),
-        ):
+        for own, theirs in PARTS.items():
             yield f"{row}: loss and its parts", metrics[f"loss/{own}"], expected[theirs]
         gradients = layout.gradients(tape, metrics["loss/total"], variables)
         for index, gradient in enumerate(gradients):

@@ -15,6 +15,11 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 
 def cases(file: str, kind: str = "") -> list[dict[str, Any]]:
     """The arrays of a file by name, for each case whose name begins with `kind`."""
+    return [*named_cases(file, kind).values()]
+
+
+def named_cases(file: str, kind: str) -> dict[str, dict[str, Any]]:
+    """The same, by the names of the cases."""
     found: dict[str, dict[str, Any]] = {}
     with np.load(FOLDER / file) as arrays:
         for path in arrays:
@@ -22,14 +27,7 @@ def cases(file: str, kind: str = "") -> list[dict[str, Any]]:
             if case.startswith(kind):
                 found.setdefault(case, {})[name] = arrays[path]
     assert found, (file, kind)
-    return [*found.values()]
-
-
-def variants_of(name: str, number: int) -> list[dict[str, Any]]:
-    with np.load(FOLDER / "vtrace_networks.npz") as arrays:
-        prefix = f"{name}/{number}/"
-        found = {path.removeprefix(prefix): arrays[path] for path in arrays if path.startswith(prefix)}
-    return [found] if found else []
+    return found
 
 
 def older_frames(packed: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Torsos against plain operations, and the names that checkpoints depend on. `golden` has the published sizes."""
+"""Torsos against plain operations, and the names that checkpoints depend on. `golden` has the shallow one."""
 
 import functools
 
@@ -12,14 +12,12 @@ from seed_rl.networks.config import NATURE_DQN, TrunkConfig, smallest_frame
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
 
 TORSOS = {
-    "shallow": shallow_torso,
     "deep": deep_torso,
     "spectral": functools.partial(deep_torso, spectral=True),
     "mlp": functools.partial(mlp_torso, scale=1 / 255),
 }
-SIZES = {"shallow": {}, "deep": {"channels": (4, 6)}, "spectral": {"channels": (4, 6)}, "mlp": {"mlp_layers": 2}}
-FRAMES = {"shallow": (36, 40, 3), "deep": (9, 7, 3), "spectral": (43, 20, 3), "mlp": (5, 4, 3)}
-HIDDEN = {"shallow": 512, "deep": 256, "spectral": 256, "mlp": 256}
+SIZES = {"channels": (4, 6), "mlp_layers": 2}
+FRAMES = {"deep": (9, 7, 3), "spectral": (43, 20, 3), "mlp": (5, 4, 3)}
 
 
 def random_frames(count, shape, seed=0):
@@ -37,20 +35,12 @@ def built(torso, shape):
 def make(kind, **settings):
     keras.layers.Conv2D(3, 3).build((None, 8, 8, 1))  # moves the counters that Keras names unnamed layers by
     keras.utils.set_random_seed(0)
-    return built(TORSOS[kind](TrunkConfig(**SIZES[kind] | settings)), FRAMES[kind])
+    return built(TORSOS[kind](TrunkConfig(**SIZES | settings)), FRAMES[kind])
 
 
 def variables(torso):
     """Weights by their paths, which checkpoints depend on, below the torso's."""
     return {v.path.removeprefix(f"{torso.name}/"): v.value for v in torso.trainable_variables}
-
-
-def plain_shallow(torso, frames):
-    w = variables(torso)
-    x = tf.cast(frames, tf.float32) / 255.0
-    for name, stride in (("conv_0", 4), ("conv_1", 2), ("conv_2", 1)):
-        x = tf.nn.relu(tf.nn.conv2d(x, w[f"{name}/kernel"], stride, "VALID") + w[f"{name}/bias"])
-    return tf.nn.relu(tf.reshape(x, [len(x), -1]) @ w["dense/kernel"] + w["dense/bias"])
 
 
 def plain_deep(torso, frames, norm=lambda kernel: 1.0, pool=lambda x: x):
@@ -88,7 +78,7 @@ def plain_mlp(torso, frames, scale=1 / 255):
     return x
 
 
-PLAIN = {"shallow": plain_shallow, "deep": plain_deep, "spectral": plain_spectral, "mlp": plain_mlp}
+PLAIN = {"deep": plain_deep, "spectral": plain_spectral, "mlp": plain_mlp}
 
 
 @pytest.mark.parametrize("kind", TORSOS)
@@ -100,7 +90,7 @@ def test_features_and_gradients_are_those_of_plain_operations(kind):
             features = function(frames)
             loss = tf.reduce_sum(tf.square(features))
         results.append([features, *tape.gradient(loss, [v.value for v in torso.trainable_variables])])
-    assert results[0][0].shape == (3, HIDDEN[kind])
+    assert results[0][0].shape == (3, 256)
     assert 0 < np.mean(results[1][0] == 0) < 1, "some are cut off, others are not"
     for actual, expected in zip(*results, strict=True):
         assert np.any(expected)

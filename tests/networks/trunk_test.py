@@ -21,16 +21,8 @@ NUMBERS = EnvSpec(experience.NUMBERS, ContinuousSpec((-1.0, 0.0), (1.0, 5.0)))
 PLANES = EnvSpec(ArraySpec((4, 3), "uint16"), CHOICES)
 SEVERAL = EnvSpec(experience.SEVERAL, CHOICES)
 WORDS = EnvSpec(ArraySpec((5,), "uint16"), DiscreteSpec(A))
-SETTINGS = TrunkConfig(
-    torso="mlp",
-    hidden=8,
-    channels=(4, 6),
-    residual_blocks=1,
-    core="lstm",
-    core_units=6,
-    previous_step_inputs=True,
-    frame_stack=3,
-)
+SIZES = {"hidden": 8, "channels": (4, 6), "residual_blocks": 1, "core_units": 6, "frame_stack": 3}
+SETTINGS = TrunkConfig(torso="mlp", core="lstm", previous_step_inputs=True, **SIZES)
 
 
 class LeakySum(keras.layers.Layer):
@@ -99,19 +91,6 @@ def test_an_unroll_equals_its_single_steps(variant):
         np.testing.assert_allclose(tf.cast(a, tf.float32), e, rtol=0, atol=0 if a.dtype == tf.uint8 else atol)
 
 
-def test_a_core_of_ones_own_gets_the_torsos_features_and_the_ends_of_episodes():
-    with_core, without = (make(core=core, core_units=4) for core in (OWN_CORE, "none"))
-    steps = random_steps(9, 3)
-    assert np.any(steps[1].done[1:-1])
-    features, state = with_core(*steps, with_core.initial_state(3)._replace(core={"sum": tf.ones([3, 4])}))
-    inputs, done = without(*steps, without.initial_state(3))[0].numpy().sum(-1), steps[1].done.numpy()
-    total = np.ones(3)
-    for t in range(9):
-        total = np.where(done[t], 0.0, total / 2) + inputs[t]
-        np.testing.assert_allclose(features[t], np.repeat(total[:, None], 4, axis=1), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(state.core["sum"], features[-1], rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("of", "action", "clipped", "appended"),
     [
@@ -160,16 +139,6 @@ class Pixels(keras.layers.Layer):
         return tf.cast(tf.reshape(frames, [frames.shape[0], -1]), tf.float32)
 
 
-def test_a_torso_of_ones_own_sees_the_stacked_images_and_nothing_else():
-    spec = EnvSpec({"a": ArraySpec((6, 5, 1), "uint8"), "b": ArraySpec((3,), "float32")}, DiscreteSpec(A))
-    trunk = make(of=spec, torso=f"{__name__}:Pixels", core="none")
-    steps = random_steps(4, 2, of=spec)
-    features, _ = trunk(*steps, trunk.initial_state(2))
-    newest = tf.reshape(features[..., : 6 * 5 * 3], [4, 2, 6, 5, 3])[..., -1:]
-    np.testing.assert_array_equal(newest, steps[1].observation["a"])
-    assert [variable.shape for variable in trunk.variables] == [(3, 8), (8,)], "the numbers go through a dense layer"
-
-
 @pytest.mark.parametrize(
     ("tensor", "observation_norm"),
     [(IMAGES.observation, True), (ArraySpec((6, 7, 2), "int64"), False), (ArraySpec((6, 7, 2), "int64"), True)],
@@ -209,43 +178,24 @@ class NoTensor(LeakySum):
 
 
 @pytest.mark.parametrize(
-    ("observation", "role", "layer", "sentence"),
+    ("observation", "role", "layer", "words"),
     [
-        ({"a": ArraySpec((2,), "bool"), "b": ArraySpec((), "int64")}, "torso", "deep", "the deep torso takes images"),
-        (ArraySpec((36, 35), "uint16"), "torso", "shallow", "the shallow torso needs frames of at least 36 x 36"),
-        (IMAGES.observation, "torso", f"{__name__}:Missing", "{}: .* has no attribute 'Missing'"),
-        (
-            IMAGES.observation,
-            "torso",
-            f"{__name__}:Sizeless",
-            "{} is called with units, kernel_initializer, dtype, name: got an unexpected keyword argument",
-        ),
-        (
-            IMAGES.observation,
-            "torso",
-            f"{__name__}:Misshapen",
-            r"{}: its features must have the shape \[1, F\], got the shape \[1, 4, 4, 3\]",
-        ),
-        (
-            IMAGES.observation,
-            "core",
-            f"{__name__}:NoTensor",
-            r"{}: its features must have the shape \[1, 1, F\], got NoneType",
-        ),
+        ({"a": ArraySpec((2,), "bool"), "b": ArraySpec((), "int64")}, "torso", "deep", "takes images"),
+        (ArraySpec((36, 35), "uint16"), "torso", "shallow", "needs frames of at least 36 x 36"),
+        (IMAGES.observation, "torso", f"{__name__}:Missing", "has no attribute 'Missing'"),
+        (IMAGES.observation, "torso", f"{__name__}:Sizeless", "is called with units, kernel_initializer, dtype, name"),
+        (IMAGES.observation, "torso", f"{__name__}:Misshapen", r"the shape \[1, F\], got the shape \[1, 4, 4, 3\]"),
+        (IMAGES.observation, "core", f"{__name__}:NoTensor", r"the shape \[1, 1, F\], got NoneType"),
     ],
     ids=["no image", "too small", "missing", "other arguments", "misshapen", "no tensor"],
 )
-def test_a_layer_that_does_not_fit_is_named(observation, role, layer, sentence):
+def test_a_layer_that_does_not_fit_is_named(observation, role, layer, words):
     def features():
         trunk = make(of=EnvSpec(observation, DiscreteSpec(A)), **{role: layer})
         return trunk(*random_steps(1, 1), trunk.initial_state(1))
 
-    with pytest.raises(CannotAct, match=f"^{sentence.format(f'TrunkConfig.{role} = {layer!r}')}"):
+    with pytest.raises(CannotAct, match=f"{layer}.*{words}"):
         features()
-
-
-def changed(tensor):
-    return ~tensor if tensor.dtype == tf.bool else tensor + tf.ones_like(tensor)
 
 
 def test_features_of_all_tensors_stand_side_by_side_in_the_order_of_their_names():
@@ -255,7 +205,8 @@ def test_features_of_all_tensors_stand_side_by_side_in_the_order_of_their_names(
     before = trunk(prev_action, env_output, state)[0].numpy()
     assert before.shape == (1, 2, 5 * 8 + 1 + 5)
     for index, name in enumerate(["board", "cells", "left", "right", "speed"]):
-        observation = env_output.observation | {name: changed(env_output.observation[name])}
+        old = env_output.observation[name]
+        observation = env_output.observation | {name: ~old if old.dtype == tf.bool else old + tf.ones_like(old)}
         after = trunk(prev_action, env_output._replace(observation=observation), state)[0].numpy()
         own = np.arange(before.shape[-1]) // 8 == index
         assert np.any(after[..., own] != before[..., own]), name

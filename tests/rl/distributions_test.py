@@ -73,9 +73,8 @@ def test_several_choices_are_independent():
     joint = np.outer(softmax(logits[:2]), softmax(logits[2:]))
     actions = np.array([[a, b] for a in range(2) for b in range(3)], np.int32)
     distribution = Joint((2, 3))
-    np.testing.assert_allclose(
-        distribution.log_prob(np.tile(logits, (6, 1)), actions), np.log(joint).ravel(), rtol=1e-5
-    )
+    log_prob = distribution.log_prob(np.tile(logits, (6, 1)), actions)
+    np.testing.assert_allclose(log_prob, np.log(joint).ravel(), rtol=1e-5)
     np.testing.assert_allclose(distribution.entropy(logits), -(joint * np.log(joint)).sum(), rtol=1e-5)
     drawn = distribution.sample(repeated(logits), tf.constant([3, 4])).numpy()
     counts = np.zeros((2, 3))
@@ -100,22 +99,8 @@ def test_choices_and_numbers_are_independent_and_share_a_vector():
     np.testing.assert_allclose(mixed.log_prob(parameters, drawn), log_prob, rtol=1e-5)
     entropy = choices.entropy(parameters[:, :5]) + numbers.entropy(parameters[:, 5:])
     np.testing.assert_allclose(mixed.entropy(parameters), entropy, rtol=1e-5)
-    np.testing.assert_array_equal(
-        mixed.features(drawn), np.concatenate([choices.features(whole), numbers.features(rest)], axis=1)
-    )
-
-
-def densities(distribution, parameters, points):
-    """pi(a) of single numbers, float64."""
-    tiled = np.tile(np.asarray(parameters, np.float32), (len(points), 1))
-    return np.exp(distribution.log_prob(tiled, points[:, None].astype(np.float32)).numpy().astype(np.float64))
-
-
-def test_the_density_of_a_squashed_normal_integrates_to_one():
-    edges = 4 + 2 * np.tanh(np.linspace(-7, 7, 20_001))  # fine where the density may be steep
-    points, widths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-    density = densities(SquashedNormal((2.0,), (6.0,)), [-1.2, 0.5], points)
-    assert np.sum(density * widths) == pytest.approx(1, abs=2e-3)
+    features = np.concatenate([choices.features(whole), numbers.features(rest)], axis=1)
+    np.testing.assert_array_equal(mixed.features(drawn), features)
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.7, 0.1), (-5.0, 1.0), (0.0, 10.0), (0.7, 30.0)])
@@ -178,30 +163,21 @@ def test_every_range_that_a_spec_allows_gives_finite_numbers():
         assert np.isfinite(tensor).all()
 
 
-@pytest.mark.parametrize(
-    "distribution",
-    [Joint((2, 3)), Joint((2, 3), ClippedNormal(LOW, HIGH)), SquashedNormal(LOW, HIGH)],
-    ids=lambda d: type(d).__name__,
-)
-def test_compiled_by_xla_the_same_seed_gives_the_same_actions(distribution):
+def test_compiled_by_xla_the_same_seed_gives_the_same_actions():
+    distribution = Joint((2, 3), SquashedNormal(LOW, HIGH))
     parameters = np.random.default_rng(0).normal(size=(10_000, distribution.num_parameters)).astype(np.float32)
     compiled = tf.function(distribution.sample, jit_compile=True, autograph=False)
     drawn = [sample(tf.constant(parameters), tf.constant([5, 6])).numpy() for sample in (distribution.sample, compiled)]
     np.testing.assert_allclose(*drawn, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("distribution", "parameters", "actions", "sentence"),
-    [
-        (SquashedNormal(LOW, HIGH), [2, 3], [2, 2], "parameters must have"),
-        (SquashedNormal(LOW, HIGH), [2, 4], [2, 1], "actions must have"),
-        (Joint((2, 3)), [2, 5], [2, 3], "actions must have"),
-        (Categorical(5), [4, 3, 5], [4, 1], "actions must have"),
-    ],
-)
-def test_wrong_shapes_are_named(distribution, parameters, actions, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        distribution.log_prob(np.zeros(parameters), np.zeros(actions, np.int32))
+def test_wrong_shapes_are_named():
+    normal = SquashedNormal(LOW, HIGH)
+    for distribution, actions in ((normal, [2, 1]), (Joint((2, 3)), [2, 3]), (CATEGORICAL, [2, 1])):
+        with pytest.raises(ValueError, match="actions must have"):
+            distribution.log_prob(np.zeros([2, distribution.num_parameters]), np.zeros(actions, np.int32))
+    with pytest.raises(ValueError, match="parameters must have"):
+        normal.log_prob(np.zeros([2, 3]), np.zeros([2, 2]))
 
 
 def test_the_density_that_comes_with_a_sample_is_that_of_the_sample():
@@ -222,6 +198,12 @@ def test_the_bounds_of_clipped_actions_are_recognised_however_they_are_rounded()
     distribution = ClippedNormal(low, high)
     far = tf.concat([tf.fill([len(low)], 30.0), tf.zeros(len(low))], axis=0)
     assert float(distribution.log_prob(far, distribution.mode(far))) == pytest.approx(0.0, abs=1e-3)
+
+
+def densities(distribution, parameters, points):
+    """pi(a) of single numbers, float64."""
+    tiled = np.tile(np.asarray(parameters, np.float32), (len(points), 1))
+    return np.exp(distribution.log_prob(tiled, points[:, None].astype(np.float32)).numpy().astype(np.float64))
 
 
 def test_clipped_actions_have_a_density_inside_and_a_probability_at_each_bound():
