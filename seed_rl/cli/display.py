@@ -44,9 +44,10 @@ class RunDisplay:
     """Shows the latest row of metrics and the bottleneck of the run.
 
     On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
-    line, followed by lines for connected actors, bottleneck and learning problems whenever these change. All is on
-    standard output, or on standard error if standard output is a terminal. A vanished terminal, closed pipe or full
-    disk does not end the run. Rich renders this object as the panel, which needs 60 columns.
+    line, followed by lines for connected actors, bottleneck and learning problems whenever these change; a bottleneck
+    is one of two rows in succession. All is on standard output, or on standard error if standard output is a terminal.
+    A vanished terminal, closed pipe or full disk does not end the run. Rich renders this object as the panel, which
+    needs 60 columns.
     """
 
     def __init__(self, experiment: Experiment, logdir: str, stream: TextIO | None = None) -> None:
@@ -55,6 +56,7 @@ class RunDisplay:
         self._row: Mapping[str, float] = {}
         self._first: Mapping[str, float] = {}  # the first row with an update, which includes the compilation
         self._status: dict[str, str] = {}
+        self._limits = "", ""  # of the row before, and the latest that two rows had
         self._printed = {"learning": "", "bottleneck": ""}
         self._monitor = LearningMonitor()
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
@@ -102,7 +104,9 @@ class RunDisplay:
             return {"connected": connected}
         agent, is_warm = self._experiment.agent, self._first and self._first is not row
         limit = bottleneck(row, isinstance(agent, TrunkConfig) and agent.loses_by_bfloat16) if is_warm else ""
-        return {"connected": connected, "bottleneck": limit, "learning": learning}
+        before, lasting = self._limits
+        self._limits = limit, limit if limit == before else lasting
+        return {"connected": connected, "bottleneck": self._limits[1], "learning": learning}
 
     def _start_of(self, row: Mapping[str, float]) -> str:
         """Describe what happens before the first update; empty from then on."""

@@ -44,7 +44,8 @@ def shown(stream, *rows):
 def test_a_file_gets_a_line_for_each_row_and_one_when_something_changes():
     silent = {name: LATER[name] for name in LATER if name != "episode_return"}
     old = silent | {"learning/clipped_mass": 0.4, "policy_lag": 31.0}
-    rows = (ROW, LATER, old, old, silent, LATER | {"eval/episode_return": -1255.94}, DONE)
+    other = {"time/learner_waiting": 0.5, "time/actors_waiting": 0.1}  # of a single row: not said
+    rows = (ROW, LATER | other, LATER, old, old, silent, LATER | {"eval/episode_return": -1255.94}, DONE)
     texts = [line.split(" ", 1)[1].strip() for line in shown(io.StringIO(), *rows).splitlines()]  # without the time
     assert texts[0] == "25% 250k frames, 7.51k/s, return 12.35"
     assert texts[2] == "40% 400k frames, 7.51k/s, return 12.35, 1m20s left"
@@ -56,9 +57,9 @@ def test_a_file_gets_a_line_for_each_row_and_one_when_something_changes():
 
 
 def test_a_terminal_shows_the_newest_row_in_a_panel():
-    text = shown(Terminal(), ROW, LATER | {"episode_return": 20.0})
+    text = shown(Terminal(), ROW, LATER, LATER | {"episode_return": 20.0})
     last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("40%") :])
-    for part in ("400k of 1M", "7.51k frames/s", "1m20s left", "20.00  ▁█", "0.0123", "32 of", "learner", "runs/pong"):
+    for part in ("400k of 1M", "7.51k frames/s", "1m20s left", "20.00  ▁▁█", "0.0123", "32 of", "learner", "runs/pong"):
         assert part in last, last
 
 
