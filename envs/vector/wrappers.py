@@ -33,18 +33,9 @@ _SENT_AS = {
 class FlatVectorEnv(ConvertedVectorEnv):
     """Flattens observations to one Box or a flat Dict of Boxes, and actions to a vector, with choices from 0 on.
 
-    Observations:
-
-    - Boxes of any rank stay the same, with two exceptions: uint8 frames [H, W], [C, H, W] and stacks [N, H, W, C] (at
-      most 16 channels, larger sides) become [H, W, C], and dtypes that can't be sent are converted, for example float64
-      to float32.
-    - Discrete(n) becomes one-hot bool [n], MultiDiscrete the concatenated one-hot codes of its parts, MultiBinary bool.
-    - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`; a key that is not allowed in a
-      name is replaced by its position.
-
-    Actions: a Box of floats of any shape becomes a float32 vector without the components whose bounds are equal; a Box
-    of integers and MultiBinary become MultiDiscrete; choices are numbered from 0; a Dict or Tuple becomes one vector,
-    `Mixed` if it has choices and numbers.
+    Boxes stay the same, but for the layout of frames (see `frames.conversion`) and for dtypes that can't be sent, such
+    as float64. Discrete(n) becomes one-hot bool [n], MultiDiscrete the concatenated codes of its choices, MultiBinary
+    bool. The parts of a Dict or Tuple are named as in `spaces.Leaf`. For actions see `actions.flat_actions`.
 
     Action masks, the part `action_mask` or those below it, have a value for each choice of the action, 1 where it is
     legal. They become bits, as `specs.EnvSpec` says. Steps raise EnvironmentFailed if an environment allows no action,
@@ -60,14 +51,10 @@ class FlatVectorEnv(ConvertedVectorEnv):
         kept: Sequence[str] = (MASK,),
         name: str = "an environment",
     ):
-        """Wrap environments, which messages call `name`.
+        """Wrap environments, which messages call `name`, or raise CannotBuild with the space or key that is wrong.
 
         `keys` are names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts
         below. The parts `kept` stay unless they are dropped. For `frame_size` and `grayscale` see `frames.conversion`.
-
-        Raises:
-          CannotBuild: the environments don't reset themselves, a space can't be sent, a key names no part, or a mask
-            has another size; the message says which.
         """
         autoreset_mode(env, name)
         super().__init__(env)

@@ -35,6 +35,8 @@ def pooled(name, options="{}", **settings):
     return Gym(name, envpool=True, options=options, **settings)
 
 
+STICKY = Atari("breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2)
+BLANK = Atari("pong", max_episode_frames=80, blank_probability=0.5, grayscale=False)
 PONG = '{"max_episode_steps": 10, "stack_num": 2, "img_height": 40, "img_width": 50}'
 SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
 
@@ -43,18 +45,9 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
     ("config", "steps", "spec"),
     [
         (Catch(), 60, "observation uint8[10, 5, 1]; action Discrete(3)"),
-        (Memory(), 60, None),
         (Memory(num_cues=2, delay=1), 60, None),
-        (
-            Atari("breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2),
-            25,
-            "observation uint8[84, 84, 1]; action Discrete(18)",
-        ),
-        (
-            Atari("pong", max_episode_frames=80, blank_probability=0.5, grayscale=False),
-            25,
-            "observation uint8[84, 84, 3]; action Discrete(6)",
-        ),
+        (STICKY, 25, "observation uint8[84, 84, 1]; action Discrete(18)"),
+        (BLANK, 25, "observation uint8[84, 84, 3]; action Discrete(6)"),
         (Gym("CartPole-v1", vectorization="vector_entry_point"), 80, None),
         (echo("nested", "table of choices"), 20, None),
         (pooled("CartPole-v1", vectorization="async"), 80, "observation float32[4]; action Discrete(2)"),
@@ -66,7 +59,7 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
     ids=str,
 )
 def test_conformance(config, steps, spec):
-    assert spec is None or str(config.spec()) == spec
+    assert spec in (None, str(config.spec()))
     check_suite(config, steps)
 
 
@@ -111,7 +104,6 @@ def test_the_frames_of_a_step_are_counted():
         ("gym", {"options": '{"g": '}, "Gym.options"),
         ("gym", {"wrappers": (("a:B", 3),)}, "module:Class"),
         ("gym", {"wrappers": ("a:B",), "envpool": True}, "Gym.wrappers"),
-        ("gym", {"wrappers": ("a:B",), "vectorization": "vector_entry_point"}, "Gym.wrappers"),
         ("gym", {"id": "ALE/Pong-v5"}, "atari/vtrace_fast"),
         ("football", {"backend": "envpool", "map": "120x90"}, "Football.map"),
         ("football", {"backend": "envpool", "right_players": 1}, "Football.backend"),
