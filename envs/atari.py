@@ -201,7 +201,9 @@ class _WithTwin(Watchable):
         super().__init__(env, lambda observation: self._frames[0, -1])
         self._twin = twin
 
-    def reset(self, *, seed: Any, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if seed is None:
+            raise ValueError("an environment and its twin need a seed to play the same episode")
         self._frames = self._twin.reset(seed=seed)[0]
         return self.env.reset(seed=seed)
 

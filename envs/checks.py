@@ -2,9 +2,7 @@
 
 import contextlib
 import copy
-import functools
 from collections.abc import Callable, Iterator, Mapping
-from operator import getitem
 from typing import Any
 
 import gymnasium
@@ -51,8 +49,7 @@ class Checked(gymnasium.Wrapper):
                 self._adds_mask = True
                 self.observation_space = spaces.Dict(parts | {MASK: spaces.Box(0, 1, mask.shape, np.int8)})
         self._leaves = list(leaves(self.observation_space))
-        numeric = (leaf for leaf in self._leaves if isinstance(leaf.space, (spaces.Box, *_CHOICES)))
-        self._shapes = [(leaf.path, leaf.space.shape) for leaf in numeric]
+        self._numeric = [leaf for leaf in self._leaves if isinstance(leaf.space, (spaces.Box, *_CHOICES))]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         with self._naming_errors("reset"):
@@ -121,19 +118,19 @@ class Checked(gymnasium.Wrapper):
 
     def _has_shapes(self, observation: Any) -> bool:
         try:
-            return all(np.shape(functools.reduce(getitem, path, observation)) == shape for path, shape in self._shapes)
+            return all(np.shape(leaf.of(observation)) == leaf.space.shape for leaf in self._numeric)
         except (LookupError, TypeError, ValueError):  # of another structure
             return False
 
     def _check(self, what: str, observation: Any) -> None:
-        for _, space, path in self._leaves:
+        for leaf in self._leaves:
             subject, declared, value = f"the observation of {what}", self.observation_space, observation
             try:
-                value = functools.reduce(getitem, path, observation)
-                subject, declared = " ".join([subject, *map(repr, path)]), space
-                batch: Any = create_empty_array(space, 1)
-                (batched,) = concatenate(space, [value], batch)
-                if not isinstance(space, _CHOICES) or space.contains(batched):
+                value, declared = leaf.of(observation), leaf.space
+                subject = " ".join([subject, *map(repr, leaf.path)])
+                batch: Any = create_empty_array(declared, 1)
+                (batched,) = concatenate(declared, [value], batch)
+                if not isinstance(declared, _CHOICES) or declared.contains(batched):
                     continue
             except (LookupError, TypeError, ValueError):
                 pass

@@ -66,10 +66,8 @@ class CheckpointRewards:
     def step(self, score: np.ndarray, ball: np.ndarray, has_ball: np.ndarray) -> np.ndarray:
         """The additional rewards of a step, float64 [N].
 
-        Args:
-          score: float [N], the reward for goals in this step.
-          ball: float [N, 2], the ball's position; the opponents' goal is at (1, 0).
-          has_ball: bool [N], whether the active player has the ball.
+        `score` is the reward for goals, float [N], `ball` the ball's position, float [N, 2], where the opponents' goal
+        is at (1, 0), and `has_ball`, bool [N], whether the active player has the ball.
         """
         distance = np.linalg.norm(ball - np.array([1.0, 0.0]), axis=-1)
         reached = np.count_nonzero(distance[:, None] <= self._RADII, axis=-1)
@@ -93,15 +91,14 @@ class PackedMaps(VectorWrapper):
     def __init__(self, env: VectorEnv, checkpoints: bool, ends_late: bool = False):
         super().__init__(env)
         assert isinstance(env.single_observation_space, spaces.Box)
-        height, width, layers = env.single_observation_space.shape
-        assert layers == LAYERS
+        *map_shape, _ = env.single_observation_space.shape
         if ends_late:
             self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
         self._ends_late = ends_late
-        self.single_observation_space = observation_space((height, width))
+        self.single_observation_space = observation_space(tuple(map_shape))
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self._checkpoints = CheckpointRewards(env.num_envs) if checkpoints else None
-        self._stacked = np.zeros((env.num_envs, height, width), np.uint16)
+        self._stacked = np.zeros((env.num_envs, *map_shape), np.uint16)
         self._ended = np.zeros(env.num_envs, bool)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:

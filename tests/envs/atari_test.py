@@ -77,4 +77,6 @@ def test_the_picture_is_the_screen_of_the_game_that_is_played():
         screens.append(cv2.resize(gray, (84, 84), interpolation=cv2.INTER_AREA).astype(int))
     assert np.abs(np.array(screens) - seen).max() < 3, "but for rounding, the agent sees it in gray"
     assert len({screen.tobytes() for screen in screens}) > 20
+    with pytest.raises(ValueError, match="need a seed"):
+        env.reset()
     env.close()

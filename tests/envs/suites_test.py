@@ -48,8 +48,6 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
         (Memory(num_cues=2, delay=1), 60, None),
         (STICKY, 25, "observation uint8[84, 84, 1]; action Discrete(18)"),
         (BLANK, 25, "observation uint8[84, 84, 3]; action Discrete(6)"),
-        (Gym("CartPole-v1", vectorization="vector_entry_point"), 80, None),
-        (echo("nested", "table of choices"), 20, None),
         (pooled("CartPole-v1", vectorization="async"), 80, "observation float32[4]; action Discrete(2)"),
         (pooled("Pong-v5", PONG), 12, "observation uint8[40, 50, 2]; action Discrete(6)"),
         (MuJoCo("Hopper", options=SHORT), 45, "observation float32[11]; action Continuous(-1..1, -1..1, -1..1)"),
@@ -76,15 +74,9 @@ def test_a_suite_that_breaks_a_rule_is_caught(monkeypatch):
         check_suite(Catch(), steps=30)
 
 
-@dataclasses.dataclass(frozen=True)
-class Limited(Catch):
-    """A suite with a setting that may be left open."""
-
-    limit: int | None = None
-
-
 def test_settings_that_are_not_set_are_not_sent():
-    assert Limited(limit=2).describe().options.keys() - Limited().describe().options.keys() == {"limit"}
+    limited = dataclasses.make_dataclass("Limited", [("limit", int | None, None)], bases=(Catch,), frozen=True)
+    assert limited(limit=2).describe().options.keys() - limited().describe().options.keys() == {"limit"}
 
 
 def test_the_frames_of_a_step_are_counted():
@@ -137,7 +129,6 @@ def zoo(players=3, options="{}", **settings):
         (echo(levers="text inside"), "action b/1"),
         (echo(levers="no part"), "need a part"),
         (echo(levers="integers"), "1000 values"),
-        (echo(levers="text"), "actions must be"),
         (Gym(wrappers=("os:system",)), "gymnasium.Wrapper"),
         (Gym("Nope-v1"), "has its module"),
         (Gym("MinAtar/Breakout-v1"), "shimmy"),
