@@ -91,14 +91,14 @@ class PackedMaps(VectorWrapper):
     def __init__(self, env: VectorEnv, checkpoints: bool, ends_late: bool = False):
         super().__init__(env)
         assert isinstance(env.single_observation_space, spaces.Box)
-        *map_shape, _ = env.single_observation_space.shape
+        height, width, _ = env.single_observation_space.shape
         if ends_late:
             self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
         self._ends_late = ends_late
-        self.single_observation_space = observation_space(tuple(map_shape))
+        self.single_observation_space = observation_space((height, width))
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self._checkpoints = CheckpointRewards(env.num_envs) if checkpoints else None
-        self._stacked = np.zeros((env.num_envs, *map_shape), np.uint16)
+        self._stacked = np.zeros((env.num_envs, height, width), np.uint16)
         self._ended = np.zeros(env.num_envs, bool)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
