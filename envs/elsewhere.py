@@ -44,11 +44,8 @@ _PATIENCE_SECONDS = 60.0
 def probe_spec(config: EnvConfig) -> EnvSpec:
     """Return the spec of a config's environments, checked by a few random steps of one of them in another process.
 
-    If the suite knows its spec without building an environment, nothing is checked.
-
-    Raises:
-      CannotBuild: an environment can't be built, or its outputs don't match its spaces.
-      EnvironmentFailed: the environment raised an error.
+    If the suite knows its spec without building an environment, nothing is checked. Raises CannotBuild if an
+    environment can't be built or its outputs don't match its spaces, EnvironmentFailed if it raised an error.
     """
     if type(config).spec is not EnvConfig.spec:
         return config.spec()

@@ -13,9 +13,7 @@ from seed_rl.envs.vector.steps import outputs, random_policy
 from seed_rl.specs import ArraySpec
 from seed_rl.types import EnvOutput
 
-STEPS = 10
-"""Random steps that are shown."""
-TEXT = "observations.txt"
+_STEPS = 10
 _PICTURES = ("frame", "planes", "grid")
 
 
@@ -39,13 +37,14 @@ def show_observations(config: EnvConfig, directory: str) -> int:
         return actions[-1]
 
     with contextlib.closing(make_elsewhere(config, config.players)) as env:
-        steps, space = list(itertools.islice(outputs(env, act, seed=0), 1 + STEPS)), env.single_observation_space
+        steps = list(itertools.islice(outputs(env, act, seed=0), 1 + _STEPS))
+        declared = tensors_of(env.single_observation_space)
     inputs = {name or "observation": part for name, part in spec.network_inputs()}
     values = {name: np.stack([tensors_of(step.observation)[name][0] for step in steps]) for name in inputs}
-    lines = [f"{config.title}: what a network gets in {STEPS} random steps", ""]
+    lines = [f"{config.title}: what a network gets in {_STEPS} random steps", ""]
     for name, part in inputs.items():
-        declared, came = tensors_of(space)[name], values[name]
-        ranges = f"declared {declared.low.min():g} to {declared.high.max():g}, was {came.min():g} to {came.max():g}"
+        space, came = declared[name], values[name]
+        ranges = f"declared {space.low.min():g} to {space.high.max():g}, was {came.min():g} to {came.max():g}"
         same = ", the same in every step" if (came == came[0]).all() else ""
         lines.append(f"{name}: {part.kind}, {part}, {ranges}{same}")
     lines.append(f"action: {spec.action}{', with a mask' if spec.has_mask else ''}")
@@ -60,7 +59,7 @@ def show_observations(config: EnvConfig, directory: str) -> int:
         for name, part in pictures.items():
             path = os.path.join(directory, f"{number:02}_{name.replace('/', '+')}.png")
             Image.fromarray(picture_of(part, values[name][number])).save(path)
-    with open(os.path.join(directory, TEXT), "w", encoding="utf-8") as file:
+    with open(os.path.join(directory, "observations.txt"), "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     return 1 + len(steps) * len(pictures)
 

@@ -1,6 +1,8 @@
 """Gymnasium's spaces as specs."""
 
+import functools
 import math
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -34,6 +36,10 @@ class Leaf(NamedTuple):
     space: gymnasium.Space[Any]
     path: tuple[Any, ...]
     """The keys themselves."""
+
+    def of(self, tree: Any) -> Any:
+        """The part of an observation that belongs to the space."""
+        return functools.reduce(operator.getitem, self.path, tree)
 
 
 def leaves(space: gymnasium.Space[Any], name: str = "", path: tuple[Any, ...] = ()) -> Iterator[Leaf]:

@@ -66,10 +66,8 @@ class CheckpointRewards:
     def step(self, score: np.ndarray, ball: np.ndarray, has_ball: np.ndarray) -> np.ndarray:
         """The additional rewards of a step, float64 [N].
 
-        Args:
-          score: float [N], the reward for goals in this step.
-          ball: float [N, 2], the ball's position; the opponents' goal is at (1, 0).
-          has_ball: bool [N], whether the active player has the ball.
+        `score` is the reward for goals, float [N], `ball` the ball's position, float [N, 2], where the opponents' goal
+        is at (1, 0), and `has_ball`, bool [N], whether the active player has the ball.
         """
         distance = np.linalg.norm(ball - np.array([1.0, 0.0]), axis=-1)
         reached = np.count_nonzero(distance[:, None] <= self._RADII, axis=-1)
@@ -93,8 +91,7 @@ class PackedMaps(VectorWrapper):
     def __init__(self, env: VectorEnv, checkpoints: bool, ends_late: bool = False):
         super().__init__(env)
         assert isinstance(env.single_observation_space, spaces.Box)
-        height, width, layers = env.single_observation_space.shape
-        assert layers == LAYERS
+        height, width, _ = env.single_observation_space.shape
         if ends_late:
             self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
         self._ends_late = ends_late

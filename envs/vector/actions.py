@@ -17,8 +17,9 @@ _Flat: TypeAlias = tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]
 def flat_actions(space: gymnasium.Space[Any]) -> _Flat:
     """The flat action space, and the conversion of its actions [E, ...] to the environment's own.
 
-    The parts of a Dict or Tuple, at any depth, follow each other: first all choices, and then all numbers. A part that
-    is not supported raises ValueError with its name.
+    A Box of floats becomes a float32 vector without the components whose bounds are equal; a Box of integers and
+    MultiBinary become MultiDiscrete. The parts of a Dict or Tuple, at any depth, follow each other: first all choices,
+    and then all numbers (`Mixed` if there are both). A part that is not supported raises ValueError with its name.
     """
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return _flat("actions", space)

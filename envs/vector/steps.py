@@ -35,7 +35,6 @@ class Steps:
         self._ended = self._nowhere = np.zeros(env.num_envs, bool)
         """bool [E]: where the newest output is the last of an episode, with NEXT_STEP autoreset."""
         self._observation: Any = None
-        """The newest observation of all environments, [E, ...]."""
         self._cut: np.ndarray | None = None
         """int [n]: the truncated environments, until the actions that answer their second output have arrived."""
         self._actions: np.ndarray | None = None
@@ -53,9 +52,8 @@ class Steps:
     def step(self, actions: np.ndarray) -> EnvOutput:
         """The next output, given one action for each environment in the previous one.
 
-        Returns:
-          Fields [E, ...], or [n, ...] for the n environments with `last` in the previous output, in order. If an
-          environment has no last observation in `info`, the one before it is shown instead.
+        Its fields are [E, ...], or [n, ...] for the n environments with `last` in the previous output, in order. If an
+        environment has no last observation in `info`, the one before it is shown instead.
         """
         if self._cut is not None:
             if self._actions is None:

@@ -2,8 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -33,18 +33,9 @@ _SENT_AS = {
 class FlatVectorEnv(ConvertedVectorEnv):
     """Flattens observations to one Box or a flat Dict of Boxes, and actions to a vector, with choices from 0 on.
 
-    Observations:
-
-    - Boxes of any rank stay the same, with two exceptions: uint8 frames [H, W], [C, H, W] and stacks [N, H, W, C] (at
-      most 16 channels, larger sides) become [H, W, C], and dtypes that can't be sent are converted, for example float64
-      to float32.
-    - Discrete(n) becomes one-hot bool [n], MultiDiscrete the concatenated one-hot codes of its parts, MultiBinary bool.
-    - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`; a key that is not allowed in a
-      name is replaced by its position.
-
-    Actions: a Box of floats of any shape becomes a float32 vector without the components whose bounds are equal; a Box
-    of integers and MultiBinary become MultiDiscrete; choices are numbered from 0; a Dict or Tuple becomes one vector,
-    `Mixed` if it has choices and numbers.
+    Boxes stay the same, but for the layout of frames (see `frames.conversion`) and for dtypes that can't be sent, such
+    as float64. Discrete(n) becomes one-hot bool [n], MultiDiscrete the concatenated codes of its choices, MultiBinary
+    bool. The parts of a Dict or Tuple are named as in `spaces.Leaf`. For actions see `actions.flat_actions`.
 
     Action masks, the part `action_mask` or those below it, have a value for each choice of the action, 1 where it is
     legal. They become bits, as `specs.EnvSpec` says. Steps raise EnvironmentFailed if an environment allows no action,
@@ -60,22 +51,18 @@ class FlatVectorEnv(ConvertedVectorEnv):
         kept: Sequence[str] = (MASK,),
         name: str = "an environment",
     ):
-        """Wrap environments, which messages call `name`.
+        """Wrap environments, which messages call `name`, or raise CannotBuild with the space or key that is wrong.
 
         `keys` are names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts
         below. The parts `kept` stay unless they are dropped. For `frame_size` and `grayscale` see `frames.conversion`.
-
-        Raises:
-          CannotBuild: the environments don't reset themselves, a space can't be sent, a key names no part, or a mask
-            has another size; the message says which.
         """
         autoreset_mode(env, name)
         super().__init__(env)
         self._name = name
         with explaining(CannotBuild, name, ValueError):
             found = [leaf for leaf in leaves(env.single_observation_space) if 0 not in (leaf.space.shape or ())]
-            self._parts = [_part(leaf, frame_size, grayscale) for leaf in _choose(found, keys, kept)]
-            named: dict[str, gymnasium.Space[Any]] = {part.name: part.space for part in self._parts}
+            self._parts = [(leaf, *_sent(leaf, frame_size, grayscale)) for leaf in _choose(found, keys, kept)]
+            named: dict[str, gymnasium.Space[Any]] = {leaf.name: space for leaf, space, _ in self._parts}
             if len(named) < len(self._parts):
                 raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
             self.single_action_space, self._to_action = flat_actions(env.single_action_space)
@@ -102,9 +89,7 @@ class FlatVectorEnv(ConvertedVectorEnv):
 
     @np.errstate(over="ignore")  # what is too large for float32 becomes infinity
     def convert(self, observation: Any, ended: np.ndarray) -> Any:
-        flat = {}
-        for part in self._parts:
-            flat[part.name] = part.convert(functools.reduce(lambda tree, key: tree[key], part.path, observation))
+        flat = {leaf.name: convert(leaf.of(observation)) for leaf, _, convert in self._parts}
         if self._masks:
             flat[LEGAL_ACTIONS] = self._pack([flat.pop(name) for name in self._masks], ended)
         return flat.get("", flat)
@@ -132,16 +117,6 @@ def _by_name(observation: Any) -> dict[str, np.ndarray]:
     return observation if isinstance(observation, dict) else {"": observation}
 
 
-class _Part(NamedTuple):
-    """One tensor of an observation."""
-
-    name: str
-    space: spaces.Box
-    convert: Callable[[Any], np.ndarray]
-    path: tuple[Any, ...]
-    """Keys that lead to the tensor."""
-
-
 def _choose(every: Sequence[Leaf], keys: Sequence[str], always: Sequence[str]) -> list[Leaf]:
     keeps_all = all(key.startswith("-") for key in keys)
     chosen = {leaf.path for leaf in every if keeps_all or (leaf.path and leaf.path[0] in always)}
@@ -157,33 +132,33 @@ def _choose(every: Sequence[Leaf], keys: Sequence[str], always: Sequence[str]) -
     return [leaf for leaf in every if leaf.path in chosen]
 
 
-def _part(leaf: Leaf, frame_size: int, grayscale: bool) -> _Part:
-    name, space, path = leaf
+def _sent(leaf: Leaf, frame_size: int, grayscale: bool) -> tuple[spaces.Box, frames.Convert]:
+    """The space of a tensor as it is sent, and the conversion to it."""
+    name, space, _ = leaf
     check_size(f"observation {name}".rstrip(), space, f": keys = ('-{name}',) drops it" if name else "")
     flags: Any = np.bool_  # valid for a Box, despite its annotations
     if isinstance(space, spaces.Box):
         if (as_frames := frames.conversion(space, frame_size, grayscale)) is not None:
-            return _Part(name, *as_frames, path)
+            return as_frames
         dtype = np.dtype(_SENT_AS.get(np.dtype(space.dtype).name, space.dtype))
         if dtype == np.uint16 and len(space.shape) in (1, 2):
             dtype = np.dtype(np.int32)  # uint16 of these ranks would mean words or bit planes
         sent: Any = dtype.type
         with np.errstate(over="ignore"):  # the largest float64 becomes infinity
             box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=sent)
-        return _Part(name, box, functools.partial(np.ascontiguousarray, dtype=dtype), path)
+        return box, functools.partial(np.ascontiguousarray, dtype=dtype)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         sizes = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
-        one_hot = _one_hot(sizes, np.ravel(space.start))
-        return _Part(name, spaces.Box(0, 1, (int(sizes.sum()),), flags), one_hot, path)
+        return spaces.Box(0, 1, (int(sizes.sum()),), flags), _one_hot(sizes, np.ravel(space.start))
     if isinstance(space, spaces.MultiBinary):
-        return _Part(name, spaces.Box(0, 1, space.shape, flags), functools.partial(np.asarray, dtype=np.bool_), path)
+        return spaces.Box(0, 1, space.shape, flags), functools.partial(np.asarray, dtype=np.bool_)
     kinds = "Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those"
     if not name:
         raise ValueError(f"observations must be {kinds}, got {space}")
     raise ValueError(f"observation {name} must be {kinds}, got {type(space).__name__}: keys = ('-{name}',) drops it")
 
 
-def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[Any], np.ndarray]:
+def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> frames.Convert:
     """The conversion of choices, integers [E, ...], to their concatenated one-hot codes, bool [E, sum of sizes]."""
     choice = np.repeat(np.arange(len(sizes)), sizes)
     value = np.concatenate([start + np.arange(n) for n, start in zip(sizes, starts, strict=True)])

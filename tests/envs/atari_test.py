@@ -75,10 +75,8 @@ def test_the_picture_is_the_screen_of_the_game_that_is_played():
         seen.append(np.array(observation)[0, ..., 0])
         gray = cv2.cvtColor(env.picture(observation), cv2.COLOR_RGB2GRAY)
         screens.append(cv2.resize(gray, (84, 84), interpolation=cv2.INTER_AREA).astype(int))
-    differences = np.abs(np.array(screens) - seen).max(axis=(1, 2))
-    assert differences.max() < 3, "but for rounding, the agent sees it in gray"
-    earlier = np.abs(np.array(screens)[1:] - seen[:-1]).max(axis=(1, 2))
-    assert np.median(earlier) > 30, "a step makes a difference"
-    with pytest.raises(ValueError, match="an environment and its twin need a seed"):
+    assert np.abs(np.array(screens) - seen).max() < 3, "but for rounding, the agent sees it in gray"
+    assert len({screen.tobytes() for screen in screens}) > 20
+    with pytest.raises(ValueError, match="need a seed"):
         env.reset()
     env.close()

@@ -2,7 +2,6 @@
 
 import importlib.util
 import io
-import os
 import sys
 import tempfile
 import zipfile
@@ -19,6 +18,7 @@ from seed_rl.envs.dmlab.env import DMLabEnv, word_ids
 from tests.support import fake_deepmind_lab
 
 PREBUILT = "seekavoid_arena_01"  # nothing to compile
+LANGUAGE = "language_select_described_object"
 FORWARD, BACKWARD, FIRE = 0, 1, 8
 
 
@@ -32,51 +32,35 @@ def fake(tmp_path, monkeypatch):
     sys.modules.pop("deepmind_lab", None)
 
 
-@pytest.fixture(params=["fake", "real"] if importlib.util.find_spec("deepmind_lab") else ["fake"])
-def simulator(request):
-    """The `deepmind_lab` under test."""
-    if request.param == "fake":
+def test_conformance(request):
+    if importlib.util.find_spec("deepmind_lab") is None:
         request.getfixturevalue("fake")
-
-
-def start(level, **settings):
-    """The environment after a reset, and the stand-in in it."""
-    env = DMLabEnv(DMLab(level=level, **settings))
-    env.reset(seed=1)
-    return env, env._lab
-
-
-def test_conformance(simulator):
     check_suite(DMLab(level=PREBUILT, num_action_repeats=60), steps=25)
 
 
-def test_settings_reach_the_simulator_as_strings_and_maps_are_compiled_once(fake, tmp_path):
-    settings = {"held_out": True, "dataset_path": "/pictures", "renderer": "hardware"}
+def test_settings_are_strings_maps_are_compiled_once_and_the_last_frame_is_shown_again(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = {"held_out": True, "dataset_path": "/pictures", "renderer": "hardware"}
+    config = DMLab(level=LANGUAGE, level_cache=str(tmp_path / "cache"), **own)
     written = set()
     for _ in range(2):
-        env, lab = start("language_select_described_object", level_cache=str(tmp_path / "cache"), **settings)
-        (compiled,) = tmp_path.glob("cache/*/*.pk3")
-        written.add(compiled.stat().st_mtime_ns)
+        env = DMLabEnv(config)
+        assert env.observation_space.contains(env.reset(seed=1)[0]), "with the instruction"
+        written.add((tmp_path / "cache" / entry_name("1")).stat().st_mtime_ns)
+        lab, (folder,) = env._lab, tmp_path.glob("dmlab_temp*")
+        rewards = [env.step(action)[1] for action in (FORWARD, BACKWARD, np.int32(FIRE), FIRE)]
+        before = env.step(FORWARD)[0]["frame"]  # after 20 of 22 frames
+        last, *ends, _ = env.step(FIRE)
+        assert [*rewards, *ends] == [1.0, -1.0, 4.0, 4.0, 2.0, True, False]
+        np.testing.assert_array_equal(last["frame"], before)
+        first, second = (env.reset()[0]["frame"] for _ in range(2))
+        assert not np.array_equal(first, second), "later episodes have seeds of their own"
+        env.close()
+        assert not folder.exists()
     assert len(written) == 1
-    own = {"width": "96", "height": "72", "allowHoldOutLevels": "true", "mixerSeed": "1611489005"}
-    assert lab.settings == own | {"datasetPath": "/pictures", "renderer": "hardware"}
-    assert env.observation_space.contains(env.reset(seed=1)[0]), "with the instruction"
-
-
-def test_an_episode_is_made_of_raw_actions_and_its_last_frame_is_shown_again(fake, tmp_path, monkeypatch):
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    env, lab = start("lt_chasm", num_action_repeats=4)  # 18 frames
-    assert [env.step(FORWARD)[1], env.step(BACKWARD)[1], env.step(np.int32(FIRE))[1]] == [1.0, -1.0, 4.0]
-    before, _, terminated, _, _ = env.step(FIRE)
-    frame, *results = env.step(FIRE)
-    assert (terminated, results, np.array_equal(frame, before)) == (False, [2.0, True, False, {}], True)
-    assert lab.renderings == 5, "of the reset and four steps; the end can't be seen"
     assert np.ravel(lab.actions[:2]).tolist() == list(DEFAULT_ACTIONS[:14])
-    assert not np.array_equal(env.reset()[0], env.reset()[0]), "later episodes have seeds of their own"
-    assert len(os.listdir(tmp_path / "temporary")) == 1
-    env.close()
-    assert os.listdir(tmp_path / "temporary") == []
+    strings = {"width": "96", "height": "72", "allowHoldOutLevels": "true", "mixerSeed": "1611489005"}
+    assert lab.settings == strings | {"datasetPath": "/pictures", "renderer": "hardware"}
 
 
 def test_words_are_numbered_by_a_hash():
@@ -95,7 +79,7 @@ def test_words_are_numbered_by_a_hash():
 def test_anything_missing_on_an_actor_is_said(fake, tmp_path, level, renderer, word):
     (tmp_path / "libdmlab_headless_hw.so").unlink()
     with pytest.raises(CannotBuild, match=word):
-        start(level, renderer=renderer)
+        DMLabEnv(DMLab(level=level, renderer=renderer)).reset(seed=1)
 
 
 # The level cache.

@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from seed_rl.envs.gym import Gym
+from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.envs.registry import from_description
 from seed_rl.envs.vector.frames import conversion
 from seed_rl.envs.vector.steps import Steps
@@ -29,7 +30,6 @@ STEP_LATE = [
         ("Counted", "sync", SAME_STEP),
         ("Counted", "async", SAME_STEP),
         ("CountedBare", "sync", SAME_STEP),
-        ("CountedSame", "vector_entry_point", SAME_STEP),
         ("CountedNext", "vector_entry_point", STEP_LATE),
     ],
 )
@@ -123,7 +123,8 @@ def test_wrappers_are_applied_in_order_with_their_arguments(make):
 def test_modules_are_those_that_any_setting_names():
     config = Gym("one:Game-v0", options='{"env_id": "two:Game-v0"}', wrappers=("three:Wrapper", ("two:Wrapper", {})))
     assert config.modules == ("one", "two", "three")
-    assert Gym("one:Game-v0", envpool=True).modules == Gym().modules == ()
+    assert Gym("one:Game-v0", envpool=True).modules == Gym().modules == PettingZoo().modules == ()
+    assert PettingZoo("meeting").modules == ("meeting",)
 
 
 @pytest.mark.parametrize(

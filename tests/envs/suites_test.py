@@ -35,6 +35,8 @@ def pooled(name, options="{}", **settings):
     return Gym(name, envpool=True, options=options, **settings)
 
 
+STICKY = Atari("breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2)
+BLANK = Atari("pong", max_episode_frames=80, blank_probability=0.5, grayscale=False)
 PONG = '{"max_episode_steps": 10, "stack_num": 2, "img_height": 40, "img_width": 50}'
 SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
 
@@ -43,20 +45,9 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
     ("config", "steps", "spec"),
     [
         (Catch(), 60, "observation uint8[10, 5, 1]; action Discrete(3)"),
-        (Memory(), 60, None),
         (Memory(num_cues=2, delay=1), 60, None),
-        (
-            Atari("breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2),
-            25,
-            "observation uint8[84, 84, 1]; action Discrete(18)",
-        ),
-        (
-            Atari("pong", max_episode_frames=80, blank_probability=0.5, grayscale=False),
-            25,
-            "observation uint8[84, 84, 3]; action Discrete(6)",
-        ),
-        (Gym("CartPole-v1", vectorization="vector_entry_point"), 80, None),
-        (echo("nested", "table of choices"), 20, None),
+        (STICKY, 25, "observation uint8[84, 84, 1]; action Discrete(18)"),
+        (BLANK, 25, "observation uint8[84, 84, 3]; action Discrete(6)"),
         (pooled("CartPole-v1", vectorization="async"), 80, "observation float32[4]; action Discrete(2)"),
         (pooled("Pong-v5", PONG), 12, "observation uint8[40, 50, 2]; action Discrete(6)"),
         (MuJoCo("Hopper", options=SHORT), 45, "observation float32[11]; action Continuous(-1..1, -1..1, -1..1)"),
@@ -66,7 +57,7 @@ SHORT = '{"max_episode_steps": 20, "reset_noise_scale": 0.01}'
     ids=str,
 )
 def test_conformance(config, steps, spec):
-    assert spec is None or str(config.spec()) == spec
+    assert spec in (None, str(config.spec()))
     check_suite(config, steps)
 
 
@@ -83,15 +74,9 @@ def test_a_suite_that_breaks_a_rule_is_caught(monkeypatch):
         check_suite(Catch(), steps=30)
 
 
-@dataclasses.dataclass(frozen=True)
-class Limited(Catch):
-    """A suite with a setting that may be left open."""
-
-    limit: int | None = None
-
-
 def test_settings_that_are_not_set_are_not_sent():
-    assert Limited(limit=2).describe().options.keys() - Limited().describe().options.keys() == {"limit"}
+    limited = dataclasses.make_dataclass("Limited", [("limit", int | None, None)], bases=(Catch,), frozen=True)
+    assert limited(limit=2).describe().options.keys() - limited().describe().options.keys() == {"limit"}
 
 
 def test_the_frames_of_a_step_are_counted():
@@ -111,7 +96,6 @@ def test_the_frames_of_a_step_are_counted():
         ("gym", {"options": '{"g": '}, "Gym.options"),
         ("gym", {"wrappers": (("a:B", 3),)}, "module:Class"),
         ("gym", {"wrappers": ("a:B",), "envpool": True}, "Gym.wrappers"),
-        ("gym", {"wrappers": ("a:B",), "vectorization": "vector_entry_point"}, "Gym.wrappers"),
         ("gym", {"id": "ALE/Pong-v5"}, "atari/vtrace_fast"),
         ("football", {"backend": "envpool", "map": "120x90"}, "Football.map"),
         ("football", {"backend": "envpool", "right_players": 1}, "Football.backend"),
@@ -145,7 +129,6 @@ def zoo(players=3, options="{}", **settings):
         (echo(levers="text inside"), "action b/1"),
         (echo(levers="no part"), "need a part"),
         (echo(levers="integers"), "1000 values"),
-        (echo(levers="text"), "actions must be"),
         (Gym(wrappers=("os:system",)), "gymnasium.Wrapper"),
         (Gym("Nope-v1"), "has its module"),
         (Gym("MinAtar/Breakout-v1"), "shimmy"),

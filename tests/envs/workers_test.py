@@ -27,14 +27,18 @@ def make():
         yield make_envs
 
 
-def test_each_environment_has_a_process_and_a_seed_of_its_own(make):
-    env = make(2)
+def test_each_environment_has_a_process_and_a_seed_of_its_own_and_may_finish_its_close(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "CLOSE_SECONDS", within(10))
+    env = make(2, leaves=tmp_path)
     observation, _ = env.reset(seed=np.int64(5))
-    assert len({*observation[:, 0], os.getpid()}) == 3
+    pids = observation[:, 0].tolist()
+    assert len({*pids, os.getpid()}) == 3
     assert observation[:, 1].tolist() == [5, 6]
     assert env.reset()[0][:, 1].tolist() == [-1, -1]
-    psutil.Process(observation[0, 0]).send_signal(2)
+    psutil.Process(pids[0]).send_signal(2)
     assert env.step(np.array([GO_ON, GO_ON]))[1].tolist() == [1, 1], "Ctrl-C is for the parent"
+    env.close()
+    assert {*map(str, pids)} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_only_arrays_with_a_value_for_each_environment_are_numbers_of_episodes():
@@ -50,14 +54,6 @@ def test_the_death_of_a_process_is_an_error(make):
     env.reset()
     with pytest.raises(EnvironmentFailed, match="a process of the thing ended in step; its output says why"):
         env.step(np.array([GO_ON, EXIT]))
-
-
-def test_environments_may_finish_their_close(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "CLOSE_SECONDS", within(10))
-    env = make(2, leaves=tmp_path)
-    pids = env.reset()[0][:, 0].tolist()
-    env.close()
-    assert {*map(str, pids)} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):

@@ -9,14 +9,9 @@ import zipfile
 
 import numpy as np
 
-FRAMES = {
-    "seekavoid_arena_01": 1_200,
-    "lt_chasm": 18,
-    "contributed/dmlab30/language_select_described_object": 3_600,
-}
+FRAMES = {"seekavoid_arena_01": 1_200, "contributed/dmlab30/language_select_described_object": 22}
 """Frames of an episode in each level; the maps of the last one are compiled."""
 RANGES = ((-512, 512), (-512, 512), (-1, 1), (-1, 1), (0, 1), (0, 1), (0, 1))
-SETTINGS = {"width", "height", "mixerSeed", "allowHoldOutLevels", "datasetPath"}
 
 
 def install(directory):
@@ -28,17 +23,15 @@ def install(directory):
 
 
 class Lab:
-    """A simulator of one level. Records its `settings` and the `actions` of its steps, and counts `renderings`."""
+    """A simulator of one level, which records its `settings` and the `actions` of its steps."""
 
     def __init__(self, level, observations, config, renderer, level_cache, temp_folder):
         assert all(isinstance(value, str) for value in (level, renderer, *observations, *config, *config.values()))
-        assert set(config) <= SETTINGS
         if level not in FRAMES:
             raise RuntimeError(f'Failed to init environment - "Level not found: {level}"')
-        self.settings, self.actions, self.renderings = config | {"renderer": renderer}, [], 0
+        self.settings, self.actions = config | {"renderer": renderer}, []
         self._names, self._cache, self._folder = observations, level_cache, temp_folder
-        self._shape, self._mixer = (int(config["height"]), int(config["width"]), 3), int(config.get("mixerSeed", "0"))
-        self._compiles = "dmlab30" in level
+        self._shape = int(config["height"]), int(config["width"]), 3
         self._frame = self._frames = FRAMES[level]  # no episode is under way
         self._episodes = 0
 
@@ -48,38 +41,31 @@ class Lab:
     def reset(self, seed):
         assert type(seed) is int
         assert 0 <= seed < 2**31
-        self._seed, self._episodes = seed, self._episodes + 1
-        self._frame = self._turned = 0
-        key, path = f"{seed} {self._mixer}", os.path.join(self._folder, f"{seed}.pk3")
-        if self._compiles and not (self._cache is not None and self._cache.fetch(key, path)):
+        self._seed, self._episodes, self._frame = seed, self._episodes + 1, 0
+        path = os.path.join(self._folder, f"{seed}.pk3")
+        if self._cache is not None and not self._cache.fetch(str(seed), path):
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("maps/a.bsp", bytes(1000))
-            if self._cache is not None:
-                self._cache.write(key, path)
-        return True
+            self._cache.write(str(seed), path)
 
     def is_running(self):
         return self._frame < self._frames
 
     def step(self, action, num_steps=1):
-        if not self.is_running():
-            raise RuntimeError("Environment has terminated in a previous step, call reset to advance.")
+        assert self.is_running(), "an environment that has terminated must be reset"
         assert (action.shape, action.dtype, action.flags.owndata) == ((7,), np.intc, True)
         self.actions.append(action)
         frames = min(num_steps, self._frames - self._frame)
         self._frame += frames
-        self._turned += frames * int(action[0])
         return float(frames * (0.25 * int(action[3]) + int(action[4])))
 
     def observations(self):
-        """The current observation, rendered now; a simulator that has been played does not repeat an episode."""
-        if not self.is_running():
-            raise RuntimeError("Environment in wrong status for call to observations()")
-        self.renderings += 1
-        entropy = [self._seed, self._mixer, self._episodes, self._frame, self._turned % 2**32]
+        """The current observation; a simulator that has been played does not repeat an episode."""
+        assert self.is_running(), "the end of an episode can't be seen"
+        entropy = [self._seed, self._episodes, self._frame]
         frame = np.random.default_rng(entropy).integers(256, size=self._shape, dtype="u1")
         every = {"RGB_INTERLEAVED": frame, "INSTR": "Is it blue?"}
         return {name: every[name] for name in self._names}
 
     def close(self):
-        return True
+        pass

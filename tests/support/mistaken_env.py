@@ -56,9 +56,8 @@ class Mistaken(gymnasium.Env):
         return made(self._mistakes[place]) if place in self._mistakes else fine
 
     def _observe(self):
-        fine = np.zeros(3, np.float32)
-        keys = self.observation_space if isinstance(self.observation_space, spaces.Dict) else None
-        return self._or("observation", fine if keys is None else dict.fromkeys(keys, fine))
+        fine, space = np.zeros(3, np.float32), self.observation_space
+        return self._or("observation", dict.fromkeys(space, fine) if isinstance(space, spaces.Dict) else fine)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
