@@ -117,16 +117,12 @@ class Gradients:
 
     def _check(self, output: Any) -> None:
         """Raise CannotAct unless an agent has returned a loss for each of its groups."""
-        losses = output.losses if isinstance(output, LossOutput) else output
-        if isinstance(losses, Mapping):
-            kinds = {name: kind_of(loss) for name, loss in losses.items()}
-            if isinstance(output, LossOutput) and kinds == dict.fromkeys(self.agent.groups, "float32[]"):
-                return
-            came = ", ".join(f"{name!r}: {kind}" for name, kind in kinds.items()) or "none"
-        else:
-            came = kind_of(losses)
-        expected = f"a LossOutput with a loss, float32[], for each group, {', '.join(map(repr, self.agent.groups))}"
-        raise CannotAct(f"{type(self.agent).__name__}.loss must return {expected}, got {came}")
+        losses = getattr(output, "losses", output)
+        came = {key: kind_of(loss) for key, loss in losses.items()} if isinstance(losses, Mapping) else kind_of(losses)
+        expected = dict.fromkeys(self.agent.groups, "float32[]")
+        if not isinstance(output, LossOutput) or came != expected:
+            what = f"a LossOutput with the losses {expected}, got a {type(output).__name__} with {came}"
+            raise CannotAct(f"{type(self.agent).__name__}.loss must return {what}")
 
 
 def _ids(variables: Iterable[Any]) -> set[int]:

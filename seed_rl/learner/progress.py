@@ -46,29 +46,24 @@ class Progress:
         self.restored = False
         """Whether the run continues from a checkpoint."""
         self._num_training_envs, self._own = num_training_envs, own
-        self._service: CentralInference | None = None
-        self._numbers: collections.defaultdict[str, collections.deque[float]] = collections.defaultdict(
-            lambda: collections.deque(maxlen=RECENT_EPISODES)
-        )
+        self.service: CentralInference | None = None
+        """Counts in this start of the run, and has the episodes that have ended."""
+        self._numbers: dict[str, collections.deque[float]] = {}
         self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
         self._evaluated = 0
 
-    def attach(self, service: CentralInference) -> None:
-        """Follow the counts of this start of the run and the episodes that the agent itself plays."""
-        self._service = service
-
     def _add_episodes(self) -> None:
-        for episodes in self._service.take_episodes() if self._service else ():
+        for episodes in self.service.take_episodes() if self.service else ():
             evaluated = episodes.env_ids >= self._num_training_envs
             own = self._own[episodes.env_ids]
             for prefix, which in (("", ~evaluated & own), ("eval/", evaluated & own)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
-        for env_id, name, value in self._service.take_numbers() if self._service else ():
+        for env_id, name, value in self.service.take_numbers() if self.service else ():
             if not self._own[env_id]:
                 continue
             metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
             if metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
-                self._numbers[metric].append(value)
+                self._numbers.setdefault(metric, collections.deque(maxlen=RECENT_EPISODES)).append(value)
 
     def new_evaluation(self) -> float | None:
         """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest
@@ -82,7 +77,7 @@ class Progress:
     def totals(self) -> dict[str, Any]:
         """The counters, with the present counts of inference."""
         counters = dataclasses.asdict(self.counters)
-        for thread in self._service.threads if self._service else ():
+        for thread in self.service.threads if self.service else ():
             counters["discarded_unrolls"] += thread.cursor.discarded_unrolls
             counters["unrecorded_steps"] += thread.cursor.unrecorded_steps
         return counters

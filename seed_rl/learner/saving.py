@@ -5,13 +5,12 @@ return, and `frames-<n>.npz`, written after each multiple of `Logs.keep_every_fr
 """
 
 import contextlib
-import functools
 import logging
 import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,11 +60,11 @@ class Saver:
         self._kept = self._passed = self._multiples()
         return path
 
-    def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
+    def attach(self, snapshot: ReplaySource | None) -> None:
         """Add a replay to later checkpoints, and restore it if the run continues from one, or raise CheckpointError."""
         self._snapshot = snapshot
         self._remove_other_snapshots()
-        if snapshot is None or not restored:
+        if snapshot is None or not self._progress.restored:
             return
         path = self._snapshot_path()
         try:
@@ -87,25 +86,20 @@ class Saver:
         evaluation, multiples = self._progress.new_evaluation(), self._multiples()
         is_due, has_passed = time.monotonic() >= self._due, multiples > self._passed
         self._passed = multiples
-        writes: list[Callable[[], None]] = [self.save] if is_due else []
-        if evaluation is not None and evaluation > self._best:
-            writes.append(functools.partial(self._save_best, evaluation))
-        if multiples > self._kept and (has_passed or is_due):
-            writes.append(functools.partial(self._keep, multiples))
-        for write in writes:
+        if is_due:
             with self._no_checkpoints.tolerating():
-                write()
+                self.save()
+        if evaluation is not None and evaluation > self._best:
+            with self._no_checkpoints.tolerating():
+                self._write(checkpoints.BEST, evaluation=evaluation)
+                self._best = evaluation
+                _log.info("evaluation return %.6g, the best so far, is kept in %s", evaluation, checkpoints.BEST)
+        if multiples > self._kept and (has_passed or is_due):
+            with self._no_checkpoints.tolerating():
+                self._write(f"frames-{multiples * self._logs.keep_every_frames:012d}.npz")
+                self._kept = multiples
         if is_due:
             self.begin()
-
-    def _save_best(self, evaluation: float) -> None:
-        self._write(checkpoints.BEST, evaluation=evaluation)
-        self._best = evaluation
-        _log.info("evaluation return %.6g, the best so far, is kept in %s", evaluation, checkpoints.BEST)
-
-    def _keep(self, multiples: int) -> None:
-        self._write(f"frames-{multiples * self._logs.keep_every_frames:012d}.npz")
-        self._kept = multiples
 
     def _multiples(self) -> int:
         """Return how many multiples of `Logs.keep_every_frames` the run has passed; 0 if no checkpoints are kept."""

@@ -52,8 +52,6 @@ class Parts:
     """bool [N]: which environments the agent plays; the steps of others are neither stored nor reported."""
     progress: Progress
     saver: Saver
-    restored_from: str | None
-    """Path of the checkpoint that the run continues from."""
     seed: int
     """Differs between starts of a run, and between learners: none repeats another's random numbers."""
     sizes: Sizes
@@ -81,14 +79,12 @@ class Parts:
         return (self.seed + number) % 2**31
 
 
-def _restore(parts: Parts) -> str | None:
-    restored_from = parts.saver.restore()
-    if restored_from:
-        _log.info("continuing from %s at %d frames", restored_from, parts.progress.counters.env_frames)
+def _restore(parts: Parts) -> None:
+    if path := parts.saver.restore():
+        _log.info("continuing from %s at %d frames", path, parts.progress.counters.env_frames)
     if parts.experiment.init_from:
-        ignored = f"continuing {restored_from}: --init_from is only for new runs"
-        _log.info("%s", ignored if restored_from else warm_start(parts.agent, parts.experiment))
-    return restored_from
+        ignored = f"continuing {path}: --init_from is only for new runs"
+        _log.info("%s", ignored if path else warm_start(parts.agent, parts.experiment))
 
 
 def _train_step(parts: Parts) -> TrainStep:
@@ -124,7 +120,7 @@ class Assembly(NamedTuple):
     saver: Callable[[Parts], Saver] = lambda parts: Saver(
         parts.directory, parts.experiment.logs, parts.variables, parts.progress
     )
-    restore: Callable[[Parts], str | None] = _restore
+    restore: Callable[[Parts], None] = _restore
     acting_agents: Callable[[Parts], tuple[Sequence[Agent], Callable[[], None]]] = lambda parts: (
         parts.replicas.acting_agents(parts.agent, parts.experiment.build_agent)
     )
@@ -158,7 +154,7 @@ class Assembly(NamedTuple):
         parts.own = self.own(parts)
         parts.progress = self.progress(parts)
         parts.saver = self.saver(parts)
-        parts.restored_from = self.restore(parts)
+        self.restore(parts)
         updates = parts.progress.counters.learner_updates
         entropy = [experiment.seed, updates, *([parts.index] if parts.index else [])]
         parts.seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
@@ -181,8 +177,8 @@ class Assembly(NamedTuple):
         size = experiment.actors.envs_per_group if experiment.eval_env != experiment.env else None
         seconds = experiment.actors.hang_timeout_s
         parts.service = CentralInference(parts.agent.env_spec, self.membership(parts), threads, players, size, seconds)
-        parts.progress.attach(parts.service)
-        parts.saver.attach(parts.source.snapshot, parts.restored_from is not None)
+        parts.progress.service = parts.service
+        parts.saver.attach(parts.source.snapshot)
         self.finish(parts)
         return parts
 

@@ -96,7 +96,7 @@ class SupervisedFleet(Fleet):
         listening = parse_address(address)
         self._address = f"localhost:{listening.port}" if listening.is_everywhere else address
         for n in range(self.count):
-            thread = threading.Thread(target=self._keep, args=(n,), name=f"actor-{n}", daemon=True)
+            thread = threading.Thread(target=self._supervise, args=(n,), name=f"actor-{n}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -134,6 +134,15 @@ class SupervisedFleet(Fleet):
         finally:
             self._handles.remove(handle)
 
+    def _supervise(self, number: int) -> None:
+        try:
+            self._keep(number)
+        except ActorFailed as failed:
+            if not self._stopping.is_set():
+                with self._lock:  # the first failure: the others usually have the same reason
+                    self.failed = self.failed or failed
+                self.on_failure()
+
     def _keep(self, number: int) -> None:
         delays, failures, has_lasted = growing_delays(), 0, False
         log = os.path.join(self.log_directory, f"actor-{number}.log")
@@ -143,23 +152,17 @@ class SupervisedFleet(Fleet):
                 ended = self._run(number, log)
             except OSError as error:  # the log or process can't be created, perhaps only for now
                 ended = ActorEnd(f"it can't be started: {reason(error)}")
-            except ActorFailed as failed:
-                self._give_up(failed)
-                return
             if ended is None or self._stopping.is_set():
                 return
             was_stable = time.monotonic() - started > STABLE_SECONDS and not ended.useless  # building may take long
             if was_stable:
                 delays, failures, has_lasted = growing_delays(), 0, True
             elif ended.useless and not has_lasted:
-                self._give_up(ActorFailed(f"actor {number} can't run: {ended.how} (log: {log})"))
-                return
+                raise ActorFailed(f"actor {number} can't run: {ended.how} (log: {log})")
             else:
                 failures += not ended.killed
             if failures >= MAX_FAILURES:
-                times = f"actor {number} ended {failures} times in a row"
-                self._give_up(ActorFailed(f"{times}: {ended.how} (log: {log})"))
-                return
+                raise ActorFailed(f"actor {number} ended {failures} times in a row: {ended.how} (log: {log})")
             with self._lock:
                 self.restarts += 1
                 # Warn once if many actors repeatedly fail at the start for the same reason.
@@ -169,13 +172,6 @@ class SupervisedFleet(Fleet):
             sentence = "actor %d ended: %s; restarting in %.1f s (log: %s)"
             _log.log(level, sentence, number, ended.how, delay, log)
             self._stopping.wait(delay)
-
-    def _give_up(self, failed: ActorFailed) -> None:
-        """End the run, quoting the first failure because the others usually have the same reason."""
-        if not self._stopping.is_set():
-            with self._lock:
-                self.failed = self.failed or failed
-            self.on_failure()
 
 
 @dataclasses.dataclass(eq=False)

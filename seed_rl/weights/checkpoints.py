@@ -26,6 +26,10 @@ _log = logging.getLogger(__name__)
 
 BEST = "best.npz"
 """Name of the checkpoint with the best evaluation."""
+Arrays = Mapping[str, np.ndarray]
+"""Values of variables by name."""
+State = Mapping[str, Any]
+"""JSON values, such as the counters of a run."""
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
 
@@ -35,12 +39,7 @@ class CheckpointError(UsageError):
 
 
 def save(
-    directory: str,
-    step: int,
-    arrays: Mapping[str, np.ndarray],
-    state: Mapping[str, Any],
-    keep: int,
-    beside: Callable[[], None] = lambda: None,
+    directory: str, step: int, arrays: Arrays, state: State, keep: int, beside: Callable[[], None] = lambda: None
 ) -> None:
     """Write a checkpoint of `step` (learner updates) and remove the oldest beyond `keep`; see `write`.
 
@@ -52,9 +51,7 @@ def save(
         os.remove(old)
 
 
-def write(
-    path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], beside: Callable[[], None] = lambda: None
-) -> None:
+def write(path: str, arrays: Arrays, state: State, beside: Callable[[], None] = lambda: None) -> None:
     """Write a checkpoint file, or raise OSError and leave an older file of that name untouched.
 
     What belongs to it is written by `beside`, once the checkpoint has its space and before it has its name.
@@ -82,10 +79,10 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
             found = (path, *load(path))
         except CheckpointError as error:
             damaged.append(error)
-            continue
-        for each in damaged:
-            _log.warning("%s", each)
-        return found
+        else:
+            for each in damaged:
+                _log.warning("%s", each)
+            return found
     if damaged:
         raise damaged[0]
     return None
@@ -156,7 +153,7 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return arrays, json_object(arrays.pop(_STATE).tobytes())
 
 
-def env_frames(state: Mapping[str, Any], path: str) -> int:
+def env_frames(state: State, path: str) -> int:
     """Return the environment frames that the weights of a checkpoint were trained on, or raise CheckpointError."""
     with explaining(CheckpointError, f"{path} is not a checkpoint of a run", ValueError, OverflowError):
         return int(number(state.get("counters"), "env_frames"))
@@ -173,7 +170,7 @@ def _without_counters(name: str) -> str:
     return re.sub(r"_\d+(?=_|$)", "", name)
 
 
-def weights_in(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def weights_in(arrays: Arrays) -> dict[str, np.ndarray]:
     """Return those arrays of a checkpoint that are values of the agent's variables."""
     return {name: array for name, array in arrays.items() if name.startswith("agent/")}
 
@@ -185,14 +182,14 @@ def variables_for(agent: Any, weights: Collection[str] = ()) -> dict[str, Any]:
     return {name: variable for name, variable in named.items() if name in weights or id(variable) not in left_out}
 
 
-def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
+def assign(variables: Mapping[str, Any], arrays: Arrays, path: str) -> None:
     """Assign to variables the values saved under their names, after a `check`."""
     check(variables, arrays, path)
     for name, variable in variables.items():
         variable.assign(arrays[name])
 
 
-def check(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
+def check(variables: Mapping[str, Any], arrays: Arrays, path: str) -> None:
     """Raise CheckpointError if arrays don't have the names, shapes and kinds of numbers of the variables."""
     if set(variables) != set(arrays):
         missing, extra = sorted(set(variables) - set(arrays)), sorted(set(arrays) - set(variables))

@@ -120,9 +120,8 @@ def test_updates_in_a_row_that_are_not_finite_end_the_run(caplog):
     bad = UpdateResult({}, np.zeros(0), optimizer_steps=0, left_out=3)
     good = UpdateResult({"loss": 1.5}, np.zeros(0), optimizer_steps=4, left_out=0)
     results = iter([*[bad] * (PATIENCE - 1), good, *[bad] * PATIENCE])
-    queue = UnrollQueue(2)
-    queue.put(np.array([3]))
-    acting = SimpleNamespace(unrolls=SimpleNamespace(queue=queue), cursor=SimpleNamespace())
+    acting = SimpleNamespace(unrolls=SimpleNamespace(queue=UnrollQueue(2)), cursor=SimpleNamespace())
+    acting.unrolls.queue.put(np.array([3]))
     learner = learner_with(
         Scripted(0),
         total_frames=1000,

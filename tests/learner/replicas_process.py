@@ -1,6 +1,6 @@
 """Updates on several numbers of logical devices, each in a separate process, because TensorFlow creates devices once.
 
-Writes results into a directory, the argument: an .npz file for each case and number of devices.
+Writes results into a directory, the argument: an .npz file for each number of devices.
 """
 
 import os
@@ -18,9 +18,6 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.support.counting import Counting
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
-
-CASES = {1: ("ppo",), 2: ("ppo", "minibatches"), 4: ("reads",)}
-"""By the number of training devices; four are fed by two inference devices."""
 
 BATCH, UPDATES = 16, 2
 SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))
@@ -41,19 +38,19 @@ def fill(store):
     """Random states and steps in all slots and places."""
     rng = np.random.default_rng(1)
     for rows, count in ((store.states, store.num_slots), *((rows, store.num_places) for rows in store.steps)):
-        arrays = []
-        for array in rows.get(np.arange(count, dtype=np.int32)):
-            if array.dtype == bool:
-                arrays.append(rng.random(array.shape) < 0.1)
-            elif array.dtype.kind == "f":
-                arrays.append(rng.normal(size=array.shape).astype(array.dtype))
-            else:
-                arrays.append(rng.integers(0, 3, array.shape).astype(array.dtype))
-        rows.set(np.arange(count, dtype=np.int32), arrays)
+        every, arrays = np.arange(count, dtype=np.int32), []
+        for array in rows.get(every):
+            values = rng.random(array.shape)
+            arrays.append(values < 0.1 if array.dtype == bool else (3 * values).astype(array.dtype))
+        rows.set(every, arrays)
 
 
-def run(replicas, learns):
-    """Rewards, metrics and weights by name, and the weights of the acting copies before and after a refresh.
+def values_of(agent):
+    return [variable.numpy() for variable in agent.variables]
+
+
+def run(replicas):
+    """Rewards, metrics and weights by name; on four devices nothing is learned.
 
     The stores of all inference devices hold the same unrolls: a batch does not depend on how many it is read from.
     """
@@ -79,7 +76,7 @@ def run(replicas, learns):
         devices = [part.env_output.observation.backing_device for part in parts]
         assert [device.rpartition("device:")[2] for device in devices] == list(replicas.split.training)
         results[f"{number} reward"] = np.concatenate([part.env_output.reward for part in parts], axis=1)
-        if learns:
+        if replicas.count < 4:
             with replicas.scope():
                 update = step(replicas.join(parts), 0.5, weights)
             agent.after_update(number + 1)
@@ -87,17 +84,16 @@ def run(replicas, learns):
         else:
             for variable in agent.model.trainable_variables:
                 variable.assign(variable.numpy() + 1)
-    results |= {f"weight {index} {v.name}": v.numpy() for index, v in enumerate(agent.variables)}
-    for when in ("stale", "fresh"):
-        for number, copy in enumerate(acting):
-            results |= {f"{when}-{number} {index}": v.numpy() for index, v in enumerate(copy.variables)}
-        refresh()
+    learned, stale = values_of(agent), values_of(acting[-1])
+    refresh()
+    assert any(np.any(before != after) for before, after in zip(stale, learned, strict=True))
     for copy, device in zip(acting, replicas.inference_devices, strict=True):
+        np.testing.assert_equal(values_of(copy), learned)
         assert {v.value.device.rpartition("device:")[2] for v in copy.variables} == {device}
-    return results
+    return results | {f"weight {index}": value for index, value in enumerate(learned)}
 
 
-def run_in_minibatches(replicas):
+def check_minibatches(replicas):
     """Two passes in two minibatches over four sequences for each device, then over some that are not finite.
 
     Of these, the first device has one in each minibatch, and the other devices none.
@@ -110,41 +106,41 @@ def run_in_minibatches(replicas):
     rng = np.random.default_rng(0)
     size = 4 * replicas.count
     rewards, states, weights = rng.normal(size=(LENGTH, size)), rng.normal(size=size), rng.uniform(0.5, 1, size)
-    spoiled = rewards.copy()
-    spoiled[1, :3] = np.inf
-    results = {"expected": states + 10 * rewards[1] + 100 * weights, "expected maximum": rewards.max()}
-    for number, batch in enumerate((rewards, spoiled)):
+
+    def update():
         parts = []
         for own, device in zip(np.split(np.arange(size), replicas.count), replicas.split.training, strict=True):
             with tf.device(device):
-                parts.append(unroll_of(batch[:, own], states[own]))
+                parts.append(unroll_of(rewards[:, own], states[own]))
         with replicas.scope():
-            update = step(replicas.join(parts), 0.0, weights)
-        state = [agent.numpy(), *(variable.numpy().ravel() for variable in step.variables.values())]
-        results |= {
-            f"{number} steps": (update.optimizer_steps, update.left_out),
-            f"{number} state": np.concatenate(state),
-            f"{number} priorities": update.priorities,
-            f"{number} odd": update.metrics.get("odd", np.nan),
-            f"{number} maximum": update.metrics.get("reward/max", np.nan),
-        }
-    return results
+            found = step(replicas.join(parts), 0.0, weights)
+        return found, [*values_of(agent), *(variable.numpy() for variable in step.variables.values())]
+
+    found, before = update()
+    assert (found.optimizer_steps, found.left_out) == (4, 0)
+    np.testing.assert_allclose(found.priorities, states + 10 * rewards[1] + 100 * weights, rtol=1e-5)
+    assert found.metrics["odd"] == 0.5, "one of two replicas"
+    np.testing.assert_allclose(found.metrics["reward/max"], rewards.max(), rtol=1e-6)
+    rewards[1, :3] = np.inf
+    found, after = update()
+    assert (found.optimizer_steps, found.left_out) == (0, 4), "left out on all devices"
+    np.testing.assert_equal(after, before)
 
 
 def main(count, directory):
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
     inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
     devices = Devices(training, inference, count + 2)
-    # All cases share it: of two strategies in a process, one takes what is meant for the other.
+    # Of two strategies in a process, one takes what is meant for the other.
     replicas = Replicas(Experiment(env=Counting(), agent=AGENT, batch_size=BATCH, devices=devices))
     assert replicas.count == count
-    for name in CASES[count]:
-        arrays = run_in_minibatches(replicas) if name == "minibatches" else run(replicas, learns=name == "ppo")
-        np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
+    np.savez(os.path.join(directory, f"{count}.npz"), **run(replicas))
+    if count == 2:
+        check_minibatches(replicas)
 
 
 if __name__ == "__main__":
-    for count in CASES:
+    for count in (1, 2, 4):  # training devices; four are fed by two inference devices
         if (pid := os.fork()) == 0:  # TensorFlow is imported, but not yet at work
             sys.exit(main(count, sys.argv[1]))
         if status := os.waitpid(pid, 0)[1]:

@@ -59,22 +59,14 @@ def program(tmp_path, monkeypatch):
     return put
 
 
-def failed(log_directory, monkeypatch, count=1):
-    """Actors that were given up after their second failure."""
-    monkeypatch.setattr(fleet, "MAX_FAILURES", 2)
-    over = threading.Event()
-    actors = LocalActors(count, str(log_directory), on_failure=over.set)
-    try:
-        actors.start("unix:/nowhere")
-        assert over.wait(within(60))
-    finally:
-        actors.stop()
-    return actors
-
-
 def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(program, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(fleet, "MAX_FAILURES", 2)
     program("echo seed_rl actor: no luck; exit 1")
-    actors = failed(tmp_path, monkeypatch, count=3)
+    over = threading.Event()
+    actors = LocalActors(3, str(tmp_path), on_failure=over.set)
+    actors.start("unix:/nowhere")
+    assert over.wait(within(60))
+    actors.stop()
     log = rf"\(log: {tmp_path}/actor-\d.log\)"
     assert re.fullmatch(rf"actor \d ended 2 times in a row: no luck {log}", str(actors.failed))
     assert actors.restarts >= 1
@@ -115,25 +107,16 @@ def test_only_early_failures_count_and_an_actor_that_has_lasted_may_fail_to_star
     assert re.match(r"actor 0 ended 3 times in a row: 1 are left", str(actors.failed))
 
 
-@pytest.mark.parametrize(
-    ("end", "failures", "stable"),
-    [("kill -KILL $$", 1, 30.0), (f"exit {128 + signal.SIGTERM}", 1, 30.0), ("exit 1", 2, 0.0)],
-)
-def test_an_actor_that_is_killed_or_fails_after_long_is_started_each_time(
-    end, failures, stable, program, tmp_path, monkeypatch, caplog
-):
-    """As many failures in a row would end the run; an end from outside is none."""
-    monkeypatch.setattr(fleet, "MAX_FAILURES", failures)
-    monkeypatch.setattr(fleet, "STABLE_SECONDS", stable)
+@pytest.mark.parametrize("end", ["kill -KILL $$", f"exit {128 + signal.SIGTERM}"])
+def test_an_actor_that_is_killed_is_started_each_time(end, program, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(fleet, "MAX_FAILURES", 1)
     program(end)
     over = threading.Event()
     actors = LocalActors(1, str(tmp_path), on_failure=over.set)
-    try:
-        actors.start("unix:/nowhere")
-        while actors.restarts < 2:
-            assert not over.wait(0.01), actors.failed
-    finally:
-        actors.stop()
+    actors.start("unix:/nowhere")
+    while actors.restarts < 2:
+        assert not over.wait(0.01), actors.failed
+    actors.stop()
     assert caplog.text.count("actor 0 ended: ") >= 2, "one warning for each"
 
 

@@ -1,7 +1,6 @@
 """What is in the directory of a run from its beginning, on a disk that may be full."""
 
 import logging
-import os
 import socket
 import subprocess
 import sys
@@ -52,9 +51,6 @@ def test_a_socket_that_a_killed_learner_left_behind_does_not_keep_its_run_from_c
         learner.bind(str(tmp_path / "learner.sock"))
     with run_directory(str(tmp_path), config_files.load("catch/vtrace"), "the run"):
         pass
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CannotUse, match="pipe is not a regular file"):
-        run_directory(str(tmp_path), config_files.load("catch/vtrace"), "the run").__enter__()
 
 
 def test_a_configuration_says_what_this_machine_chose_and_cannot_be_written_on_a_full_disk(tmp_path):

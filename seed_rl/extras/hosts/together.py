@@ -40,9 +40,10 @@ def with_hosts(hosts: Hosts, experiment: Experiment, assembly: Assembly) -> Asse
         kind = HostSaver if is_first else OtherSaver
         return kind(link, parts.directory, parts.experiment.logs, parts.variables, parts.progress)
 
-    def restore(parts: Parts) -> str | None:
+    def restore(parts: Parts) -> None:
         """Begin with the state of host 0. Also a barrier: once all are here, none waits for another's weights."""
-        restored_from = assembly.restore(parts) if is_first else None
+        if is_first:
+            assembly.restore(parts)
         own = {name: variable.numpy() for name, variable in parts.variables.items()}
         # They differ where the code of a network or an agent does.
         link.compare({f"the shape of {name}": f"{a.dtype} {list(a.shape)}" for name, a in own.items()})
@@ -50,7 +51,6 @@ def with_hosts(hosts: Hosts, experiment: Experiment, assembly: Assembly) -> Asse
             variable.assign(array)
         counters = parts.progress.counters
         vars(counters).update(link.gather(dataclasses.asdict(counters))[0])
-        return restored_from
 
     def source(parts: Parts) -> Source:
         return HostSource(link, assembly.source(parts), parts.progress.counters, parts.experiment.env.action_repeat)
@@ -170,7 +170,7 @@ class HostSaver(Saver):
 class OtherSaver(HostSaver):
     """Writes nothing."""
 
-    def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
+    def attach(self, snapshot: ReplaySource | None) -> None:
         """Leave the replay to each start of the run."""
 
     def save_if_due(self) -> None:

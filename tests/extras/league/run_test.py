@@ -28,7 +28,7 @@ def test_a_run_plays_its_past_policies_and_would_go_on_with_them(tmp_path):
     assert not (tmp_path / "checkpoints/best.npz").exists(), "opponents change"
     with contextlib.ExitStack() as cleanup:
         parts = with_league(experiment.league, Assembly()).parts(experiment, str(tmp_path), cleanup)
-    assert parts.restored_from
+    assert parts.progress.restored
     assert parts.progress.gauges()["league/members"] == members
 
 
