@@ -29,7 +29,6 @@ class FailingStore(ObjectStore):
     fails = True
 
     def send(self, file, name):
-        """Fails."""
         if self.fails and name != ".seed_rl":
             raise ZeroDivisionError("division by zero")
         super().send(file, name)
@@ -169,9 +168,8 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
         raise InterruptedError
     assert not os.path.exists(directory), "an old copy could bring back what is removed in the store"
-    unreachable = pytest.raises(
-        Failure, match=f"{url} can't be written: division by zero; the end of the run is in {directory}"
-    )
+    sentence = f"{url} can't be written: division by zero; the end of the run is in {directory}"
+    unreachable = pytest.raises(Failure, match=sentence)
     with monkeypatch.context() as patched, unreachable:
         patched.setattr("seed_rl.extras.stores.mirror.ObjectStore", FailingStore)
         with working_directory(url):
