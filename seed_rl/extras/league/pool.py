@@ -40,7 +40,6 @@ class Pool:
 
     @property
     def members(self) -> list[int]:
-        """Members, the oldest first."""
         return sorted(self._results)
 
     def gauges(self) -> dict[str, float]:
@@ -126,12 +125,10 @@ class Pool:
             self._removed = [member for member in self.members[1:-1] if member % self._every]
             for member in self._removed:
                 del self._results[member]
-        lines = ["updates,games,score"]
-        for member in self.members:
-            games, total = self._results[member]
-            lines.append(f"{member},{games},{round(total / games, 4) if games else ''}")
+        scores = {member: round(total / games, 4) if games else "" for member, (games, total) in self._results.items()}
+        lines = [f"{member},{self._results[member][0]},{scores[member]}\n" for member in self.members]
         with complete_or_absent(os.path.join(self._directory, "results.csv")) as file:
-            file.write("\n".join([*lines, ""]).encode())
+            file.write("".join(["updates,games,score\n", *lines]).encode())
         return [*arrays.values()]
 
     def _draw(self, random: np.random.Generator) -> int:

@@ -76,12 +76,10 @@ def test_a_run_with_a_league_that_was_killed_and_continued_is_replayed_and_verif
 
     bundle, place = tmp_path / "run.tar", tmp_path / "replayed"
     replayed = runs.run("replay", logdir, f"--until={begin}", f"--logdir={place}")
-    assert replayed.returncode == 0, replayed.text()
     assert f"in updates 0 to {begin} are equal" in replayed.text()
     assert updates_behind(checkpoints.find(str(place), None)) == begin
     assert load_saved(str(place)).logs == load_saved(str(logdir)).logs, "it can be continued as it was"
     replayed = runs.run("replay", logdir, f"--from=checkpoints/{kept.name}", cwd=kept.parent.parent)
-    assert replayed.returncode == 0, replayed.text()
     assert f"in updates {begin} to {last.end[0]} are equal" in replayed.text()
 
     def end_with(other):
