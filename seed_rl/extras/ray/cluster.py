@@ -104,9 +104,8 @@ class Gauges(Sink):
         for name, value in row.items():
             if name not in self._gauges:
                 letters = re.sub("[^a-zA-Z0-9_]", "_", name)
-                gauge = self._gauges[name] = Gauge(f"seed_rl_{letters}", name, tag_keys=("run",))
-                gauge.set_default_tags({"run": self._logdir})
-            self._gauges[name].set(value)
+                self._gauges[name] = Gauge(f"seed_rl_{letters}", name, tag_keys=("run",))
+            self._gauges[name].set(value, {"run": self._logdir})
 
     def close(self) -> None:
         """See `Sink.close`: Ray shows the last values until its process ends."""

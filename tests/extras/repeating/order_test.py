@@ -131,6 +131,7 @@ def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_th
 
 def test_a_replay_ends_with_its_segment_or_before_and_begins_where_it_did(journal):
     first, second = segments.load(journal)
+    assert [len(replay.todo(journal, "", until)) for until in (1, None)] == [1, 2]
     with pytest.raises(Differs, match=r"its replay from \(1, 96\)"):
         Replayed(second).begin(Counters(1, env_frames=96), weights(1))
     for until, is_before in ((None, False), (9, False), (1, True)):
