@@ -101,9 +101,7 @@ def test_a_neighbour_replaces_its_parts_and_no_other(config, changes, replaced, 
     assert different(run) == replaced
 
 
-def test_a_run_on_ray_whose_directory_is_in_a_store_has_both_and_each_host_its_own_directory(
-    different, tmp_path, monkeypatch
-):
+def test_a_run_on_ray_in_a_store_has_both_and_each_host_its_own_directory(different, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run, second = (Run(config_files.load(["catch/vtrace"]), "memory://bucket/run") for _ in range(2))
     gauge(run)

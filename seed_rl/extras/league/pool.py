@@ -125,8 +125,8 @@ class Pool:
             self._removed = [member for member in self.members[1:-1] if member % self._every]
             for member in self._removed:
                 del self._results[member]
-        scores = {member: round(total / games, 4) if games else "" for member, (games, total) in self._results.items()}
-        lines = [f"{member},{self._results[member][0]},{scores[member]}\n" for member in self.members]
+        results = sorted(self._results.items())
+        lines = [f"{member},{games},{round(total / games, 4) if games else ''}\n" for member, (games, total) in results]
         with complete_or_absent(os.path.join(self._directory, "results.csv")) as file:
             file.write("".join(["updates,games,score\n", *lines]).encode())
         return [*arrays.values()]

@@ -83,11 +83,6 @@ def _check(address: str) -> None:
             ) from error
 
 
-def first_line(error: BaseException | None) -> str:
-    """Return the first line of an error's message, or its type if that is empty."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
 def why_it_cannot_start(error: Exception) -> str:
     """Explain the error of a Ray actor whose process can't start; its last line quotes the process."""
     return f"{str(error).strip().splitlines()[-1].strip()}; every node needs seed_rl and its dependencies"

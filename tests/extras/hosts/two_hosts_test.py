@@ -13,9 +13,7 @@ THREE_DEVICES = ("Devices.logical_cpus = 3", "Devices.inference = ('CPU:0',)", "
 SAVED_FRAMES, SAVED_UPDATES = 100_000, 1_000
 
 
-def test_two_hosts_go_on_from_the_checkpoint_of_the_first_and_train_one_model_until_it_is_lost(
-    runs, rows, wait_for, tmp_path
-):
+def test_two_hosts_go_on_from_the_checkpoint_of_the_first_until_it_is_lost(runs, rows, wait_for, tmp_path):
     """They are started as the pods of an Indexed Job; only the first has the checkpoint on its disk."""
     directories = (f"{tmp_path}/disk-0", f"{tmp_path}/disk-1/host-1")
     with contextlib.ExitStack() as cleanup:

@@ -70,9 +70,7 @@ def test_a_run_with_a_league_that_was_killed_and_continued_is_replayed_and_verif
     assert before_kill.end[0] == last.begin == begin > 0
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
     if HAS_LEAGUE:
-        row = rows(logdir)[-1]
-        assert row["league/members"] > 1
-        assert 0 < row["league/score"] < 1
+        assert rows(logdir)[-1]["league/members"] > 1
 
     bundle, place, end = tmp_path / "run.tar", tmp_path / "replayed", last.end[0]
     assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
