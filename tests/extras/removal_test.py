@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from tests import architecture_test as architecture
-from tests.support.deadlines import within
 
 ROOT = architecture.ROOT
 WING = ROOT / "seed_rl/extras"
@@ -20,24 +19,25 @@ COMPOSITION = ROOT / "tests/extras/composition_test.py"
 NEIGHBOURS = sorted(path.parent.name for path in WING.glob("*/__init__.py"))
 
 
+def found(pattern, files):
+    """The files of the repository in which a pattern occurs."""
+    occurs = re.compile(pattern, re.MULTILINE)
+    return [path for path in ROOT.glob(files) if occurs.search(path.read_text(encoding="utf-8"))]
+
+
 def check(names, target):
     """List the commands and train Catch in a copy of the tree without some neighbours; return what runs Python there.
 
     Their tests, experiments and recorded runs, and programs that use them, benchmarks and pages, are left out, too.
     """
-    left_out = [f"{folder}/{name}" for name in names for folder in (WING, ROOT / "tests/extras")]
-    programs = [
-        path.read_text(encoding="utf-8") for path in (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("scripts/*.py"))
-    ]
-    if any(f"from seed_rl.extras.{name}" in text for text in programs for name in names):
-        uses = re.compile(r"^from (benchmarks|scripts import (atari_page|pages))\b", re.MULTILINE)
-        tests = [path for path in ROOT.glob("tests/**/*_test.py") if uses.search(path.read_text(encoding="utf-8"))]
+    places = (WING, ROOT / "tests/extras")
+    left_out = [str(COMPOSITION), *(f"{folder}/{name}" for name in names for folder in places)]
+    theirs = rf"seed_rl\.extras\.({'|'.join(names)})\b"
+    if found(f"from {theirs}", "benchmarks/*.py") or found(f"from {theirs}", "scripts/*.py"):
+        tests = found(r"^from (benchmarks|scripts import (atari_page|pages))\b", "tests/**/*_test.py")
         left_out += [f"{ROOT}/benchmarks", f"{ROOT}/tests/benchmarks", *map(str, tests)]
-    imports = [f"import seed_rl.extras.{name}." for name in names]
-    left_out.append(str(COMPOSITION))
-    experiments = [path for folder in ("configs", "docs") for path in (ROOT / folder).rglob("*.gin")]
-    using = [path for path in experiments if any(line in path.read_text(encoding="utf-8") for line in imports)]
-    left_out += [str(path.parent if path.is_relative_to(ROOT / "docs") else path) for path in using]
+    left_out += map(str, found(f"import {theirs}", "configs/**/*.gin"))
+    left_out += (str(path.parent) for path in found(f"import {theirs}", "docs/**/*.gin"))
 
     def ignored(folder, entries):
         return [entry for entry in entries if entry == "__pycache__" or f"{folder}/{entry}" in left_out]
@@ -50,14 +50,8 @@ def check(names, target):
     environment = {**os.environ, "PYTHONPATH": str(target)}
 
     def python(*arguments):
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=target,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=within(1800),
-        )
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, cwd=target, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 

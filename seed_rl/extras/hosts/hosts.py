@@ -56,11 +56,9 @@ class Hosts:
 
     @property
     def parsed(self) -> list[Address]:
-        """Parsed addresses."""
         return [parse_address(text) for text in self.addresses]
 
     def name(self, index: int) -> str:
-        """Name a host for people."""
         return f"learner host {index} ({self.addresses[index]})"
 
 

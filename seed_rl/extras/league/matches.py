@@ -74,7 +74,6 @@ class _Sides:
         """Do nothing: players begin when they are made."""
 
     def act(self, output: EnvOutput) -> np.ndarray:
-        """The actions [E, ...] of both."""
         chosen = [act(rows_of(output, rows)) for act, rows in self._sides]
         return np.concatenate(chosen)[np.argsort(np.concatenate([rows for _, rows in self._sides]))]
 

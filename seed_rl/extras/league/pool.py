@@ -40,7 +40,6 @@ class Pool:
 
     @property
     def members(self) -> list[int]:
-        """Members, the oldest first."""
         return sorted(self._results)
 
     def gauges(self) -> dict[str, float]:
@@ -126,12 +125,10 @@ class Pool:
             self._removed = [member for member in self.members[1:-1] if member % self._every]
             for member in self._removed:
                 del self._results[member]
-        lines = ["updates,games,score"]
-        for member in self.members:
-            games, total = self._results[member]
-            lines.append(f"{member},{games},{round(total / games, 4) if games else ''}")
+        results = sorted(self._results.items())
+        lines = [f"{member},{games},{round(total / games, 4) if games else ''}\n" for member, (games, total) in results]
         with complete_or_absent(os.path.join(self._directory, "results.csv")) as file:
-            file.write("\n".join([*lines, ""]).encode())
+            file.write("".join(["updates,games,score\n", *lines]).encode())
         return [*arrays.values()]
 
     def _draw(self, random: np.random.Generator) -> int:

@@ -37,7 +37,6 @@ class Gauges(Sink, Collector):
         return assembly._replace(sinks=lambda *which: [self, *assembly.sinks(*which)])
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield a gauge for each number of the row."""
         for name, value in {re.sub("[^a-zA-Z0-9_]", "_", name): value for name, value in self._row.items()}.items():
             yield GaugeMetricFamily(f"seed_rl_{name}", "see docs/metrics.md", value=value)
 

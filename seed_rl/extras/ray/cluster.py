@@ -83,11 +83,6 @@ def _check(address: str) -> None:
             ) from error
 
 
-def first_line(error: BaseException | None) -> str:
-    """Return the first line of an error's message, or its type if that is empty."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
 def why_it_cannot_start(error: Exception) -> str:
     """Explain the error of a Ray actor whose process can't start; its last line quotes the process."""
     return f"{str(error).strip().splitlines()[-1].strip()}; every node needs seed_rl and its dependencies"
@@ -104,9 +99,8 @@ class Gauges(Sink):
         for name, value in row.items():
             if name not in self._gauges:
                 letters = re.sub("[^a-zA-Z0-9_]", "_", name)
-                gauge = self._gauges[name] = Gauge(f"seed_rl_{letters}", name, tag_keys=("run",))
-                gauge.set_default_tags({"run": self._logdir})
-            self._gauges[name].set(value)
+                self._gauges[name] = Gauge(f"seed_rl_{letters}", name, tag_keys=("run",))
+            self._gauges[name].set(value, {"run": self._logdir})
 
     def close(self) -> None:
         """See `Sink.close`: Ray shows the last values until its process ends."""

@@ -19,10 +19,10 @@ import ray
 from seed_rl.actor.loop import Actor
 from seed_rl.actor.watch import end_process
 from seed_rl.envs.base import CannotBuild
-from seed_rl.extras.ray.cluster import PATIENCE_SECONDS, SLOW_SECONDS, first_line, why_it_cannot_start
+from seed_rl.extras.ray.cluster import PATIENCE_SECONDS, SLOW_SECONDS, why_it_cannot_start
 from seed_rl.runs.fleet import MAX_FAILURES, STABLE_SECONDS, ActorFailed, Fleet
 from seed_rl.runs.run_directory import PrintableFormatter
-from seed_rl.system.files import Outage, explaining
+from seed_rl.system.files import Outage, explaining, reason
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
@@ -147,7 +147,7 @@ class RayActors(Fleet):
             self._keep()
         except Exception as error:  # Ray raises many kinds, and nothing else watches the actors
             _log.debug("watching the actors failed", exc_info=error)
-            self._give_up(f"the connection to the Ray cluster failed: {first_line(error)}")
+            self._give_up(f"the connection to the Ray cluster failed: {reason(error)}")
 
     def _keep(self) -> None:
         kind: Any = ray.remote(num_cpus=self.num_cpus, **_RESTARTED)(RayActor)
@@ -207,7 +207,7 @@ class RayActors(Fleet):
         if isinstance(error, ray.exceptions.ActorDiedError):  # permanently
             return self._give_up(f"actors can't start: {why_it_cannot_start(error)}")
         if isinstance(error, ray.exceptions.RayTaskError):
-            how = first_line(error.cause)
+            how = reason(error.cause)
             if useless and not member.has_lasted:
                 return self._give_up(f"{member.name} can't run: {how} {log}")
             member.failures += not has_lasted

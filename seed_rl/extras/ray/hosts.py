@@ -18,7 +18,8 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from seed_rl.errors import Failure
-from seed_rl.extras.ray.cluster import PATIENCE_SECONDS, SLOW_SECONDS, NoCluster, first_line, why_it_cannot_start
+from seed_rl.extras.ray.cluster import PATIENCE_SECONDS, SLOW_SECONDS, NoCluster, why_it_cannot_start
+from seed_rl.system.files import reason
 from seed_rl.system.signals import Stop, StopIf
 from seed_rl.transport.address import unused_port
 
@@ -152,4 +153,4 @@ def _how(ended: Any) -> str:
     try:
         return ray.get(ended)
     except ray.exceptions.RayError as error:
-        return f"its process or node: {first_line(error)}"
+        return f"its process or node: {reason(error)}"

@@ -110,9 +110,7 @@ class Mirror:
         for name in local.keys() - stored:
             os.remove(os.path.join(self.directory, name))
         for name in stored:
-            path = os.path.join(self.directory, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            self.store.fetch(name, path)
+            self.store.fetch(name, os.path.join(self.directory, name))
         self._sent = self._local()
 
     def push(self) -> None:
@@ -194,7 +192,8 @@ class ObjectStore:
                 self.remove(name)
 
     def fetch(self, name: str, path: str) -> None:
-        """Copy a file to a local path."""
+        """Copy a file to a local path, whose directory is created if necessary."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         self._system.fs.invalidate_cache()
         self._system.get_file(name, path)
 
@@ -214,7 +213,6 @@ class ObjectStore:
         self._system.mv(partial, name)
 
     def remove(self, name: str) -> None:
-        """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self._system.rm_file(name)
 

@@ -31,9 +31,7 @@ def _copied(url: str, checkpoint: str | None) -> Iterator[str]:
             last_part = os.path.basename if checkpoint == "" else str
             read = [name for name in names if last_part(name) in (SAVED, metrics.FILE)]
             for name in [*read, *fnmatch.filter(names, pattern)[-1:]]:
-                path = os.path.join(directory, name)
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                store.fetch(name, path)
+                store.fetch(name, os.path.join(directory, name))
         yield directory
 
 

@@ -31,7 +31,6 @@ class Trial(NamedTuple):
 
     @property
     def bindings(self) -> list[str]:
-        """Gin bindings of these settings."""
         return [f"{name} = {value}" for name, value in self.settings.items()]
 
 

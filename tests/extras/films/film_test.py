@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import os
 from types import SimpleNamespace
@@ -6,11 +7,12 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from seed_rl.envs.base import Watchable, legal_actions, random_actions
+from seed_rl.envs.base import Watchable
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.pettingzoo import PettingZoo
+from seed_rl.envs.vector.steps import random_policy
 from seed_rl.evaluation.policy import load_policy
-from seed_rl.extras.films.film import Limits, add_caption, enlarge, film
+from seed_rl.extras.films.film import Limits, add_caption, film
 from tests.support.full_disk import largest_file
 from tests.support.still import Still, counted
 
@@ -21,9 +23,8 @@ STEPS = 9  # of an episode of Catch
 
 @pytest.fixture
 def watched():
-    env = Catch().watch()
-    yield env
-    env.close()
+    with contextlib.closing(Catch().watch()) as env:
+        yield env
 
 
 @pytest.fixture
@@ -31,10 +32,19 @@ def policy(saved_run):
     return load_policy(saved_run("catch/vtrace")[0], greedy=True, seed=1)
 
 
-def test_films_show_every_step_and_hold_the_end(policy, watched, tmp_path):
-    directory = tmp_path / "films"
-    directory.mkdir()
-    paths = [str(directory / name) for name in ("play.mp4", "play.gif")]
+@pytest.fixture
+def directory(tmp_path):
+    """An empty one."""
+    (films := tmp_path / "films").mkdir()
+    return films
+
+
+@pytest.fixture
+def paths(directory):
+    return [str(directory / name) for name in ("play.mp4", "play.gif")]
+
+
+def test_films_show_every_step_and_hold_the_end(policy, watched, directory, paths):
     played = film(policy, watched, 4, seed=2, paths=paths, fps=FPS)
     assert played.lengths.tolist() == [STEPS] * 4
     assert sorted(os.listdir(directory)) == ["play.gif", "play.mp4"]
@@ -64,9 +74,7 @@ def test_an_episode_whose_end_is_reported_a_step_late_has_the_same_film(tmp_path
     assert shown["Same"][2] == "episode 1   score 3"
 
 
-def test_a_film_is_complete_at_its_limits(policy, watched, tmp_path):
-    paths = [str(tmp_path / name) for name in ("play.mp4", "play.gif")]
-
+def test_a_film_is_complete_at_its_limits(policy, watched, paths):
     def lengths():
         return [len(imageio.mimread(path, memtest=False)) for path in paths]
 
@@ -77,28 +85,18 @@ def test_a_film_is_complete_at_its_limits(policy, watched, tmp_path):
     assert Limits(seconds=0.0).is_set()
 
 
-def test_pictures_are_enlarged_by_whole_numbers_within_a_screen():
-    sizes = [(10, 5), (72, 96), (319, 400), (320, 400), (1, 100), (10, 4000)]
-    enlarged_sizes = [enlarge(np.zeros((*size, 3), np.uint8)).shape[:2] for size in sizes]
-    assert enlarged_sizes == [(640, 320), (360, 480), (638, 800), (320, 400), (19, 1900), (10, 4000)]
-
-
-def test_a_full_disk_is_an_error_and_leaves_nothing(policy, watched, tmp_path):
-    directory = tmp_path / "films"
-    directory.mkdir()
-    for name in ("play.mp4", "play.gif"):
-        with largest_file(1_000), pytest.raises(OSError, match=f"{name}: ffmpeg "):
-            film(policy, watched, 4, seed=1, paths=[str(directory / name)], fps=FPS)
+def test_a_full_disk_is_an_error_and_leaves_nothing(policy, watched, directory, paths):
+    for path in paths:
+        with largest_file(1_000), pytest.raises(OSError, match=f"{path}: ffmpeg "):
+            film(policy, watched, 4, seed=1, paths=[path], fps=FPS)
         assert os.listdir(directory) == []
 
 
-def test_a_film_shows_each_game_once(tmp_path):
-    rng, env, seen = np.random.default_rng(0), PettingZoo().watch(), []
-    spec = PettingZoo().spec()
-    act = lambda output: random_actions(spec.action, rng, 2, legal_actions(spec, output.observation))  # noqa: E731
-    env.picture = lambda observation, draw=env.picture: seen.append(draw(observation)) or seen[-1]
-    played = film(SimpleNamespace(reset=lambda num_envs: None, act=act), env, 2, 1, [], fps=5.0)
-    env.close()
+def test_a_film_shows_each_game_once():
+    seen, player = [], SimpleNamespace(reset=lambda num_envs: None, act=random_policy(PettingZoo().spec(), seed=0))
+    with contextlib.closing(PettingZoo().watch()) as env:
+        env.picture = lambda observation, draw=env.picture: seen.append(draw(observation)) or seen[-1]
+        played = film(player, env, 2, 1, [], fps=5.0)
     first, second = played.lengths[::2]
     assert played.lengths.tolist() == [first, first, second, second]
     assert played.returns[::2].tolist() == (-played.returns[1::2]).tolist()

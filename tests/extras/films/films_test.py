@@ -40,15 +40,12 @@ def sinks_with_films(experiment, logdir, minutes):
 def test_a_film_of_the_newest_checkpoint_reaches_tensorboard(saved_run, wait_for):
     logdir, _ = saved_run("catch/vtrace")
     sinks = sinks_with_films(config_files.load(["catch/vtrace"]), logdir, 2)
-    films = pathlib.Path(logdir, "films")
-    rows(sinks, 0, 10)
-    assert not films.exists()
-    rows(sinks, 20)
+    rows(sinks, 0, 10, 20)
     wait_for(lambda: sinks[0].idle)
     rows(sinks, 30)
     for sink in sinks:
         sink.close()
-    gif, mp4 = sorted(films.glob("0*"))
+    gif, mp4 = sorted(pathlib.Path(logdir, "films").glob("0*"))
     assert (gif.name, mp4.name) == ("000000000020.gif", "000000000020.mp4")
     (image,) = EventAccumulator(logdir).Reload().Images("film")
     assert (image.step, image.encoded_image_string) == (20, gif.read_bytes())
@@ -94,8 +91,8 @@ def test_a_film_ends_when_it_takes_too_long_and_with_its_run(tmp_path, monkeypat
 def test_a_film_whose_parent_has_ended_leaves_nothing(saved_run, tmp_path, monkeypatch):
     logdir, _ = saved_run("catch/vtrace")
     flags, pictures = [], itertools.count(1)
-    (folder := tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setattr(commands, "stop_with_parent", flags.append)  # which then sends the signal
 
     def drawn(picture, text):
@@ -108,4 +105,4 @@ def test_a_film_whose_parent_has_ended_leaves_nothing(saved_run, tmp_path, monke
     assert main(["play", f"--logdir={logdir}", output, "--exit_with_parent"]) == 128 + signal.SIGTERM
     assert next(pictures) == 4
     assert not list(tmp_path.glob("play.*"))
-    assert os.listdir(folder) == []
+    assert os.listdir(temporary) == []

@@ -81,20 +81,14 @@ def main(directory, addresses, index, all_done):
     assert meet(hosts, threading.Event())
     link = connect(hosts, config_files.load(["catch/vtrace"]))
     arrays = [np.float32(index), np.full((2, 3), index - 0.5), np.array([index == 0] * 3), np.array([7 - index])]
-    for received, first in zip(
-        link.of_first(arrays), link.gather({"arrays": [a.tolist() for a in arrays]})[0]["arrays"], strict=True
-    ):
-        np.testing.assert_array_equal(received, first)
-    agreed = [
-        link.agree(leave=leave == index, ready=ready >= index, env_frames=640 + index)
-        for leave, ready in ((9, 0), (9, 1), (1, 1))
-    ]
-    np.savez(
-        os.path.join(directory, f"host-{index}.npz"),
-        agreed=agreed,
-        elsewhere=open_elsewhere(link.hosts.parsed[index].port),
-        **updates(Reduction(hosts.count, link.mean, link.maximum), index),
-    )
+    first = link.gather({"arrays": [array.tolist() for array in arrays]})[0]["arrays"]
+    for received, expected in zip(link.of_first(arrays), first, strict=True):
+        np.testing.assert_array_equal(received, expected)
+    steps = ((9, 0), (9, 1), (1, 1))  # which host leaves, and up to which all are ready
+    agreed = [link.agree(leave == index, ready >= index, env_frames=640 + index) for leave, ready in steps]
+    elsewhere = open_elsewhere(hosts.parsed[index].port)
+    found = updates(Reduction(hosts.count, link.mean, link.maximum), index)
+    np.savez(os.path.join(directory, f"host-{index}.npz"), agreed=agreed, elsewhere=elsewhere, **found)
     all_done.wait(60)  # a host sends others their last sums, and the first tells them who is alive, until it ends
 
 

@@ -35,9 +35,8 @@ def test_hosts_meet_when_all_listen_each_at_a_port_of_its_own():
         host, _, port = addresses[2].partition(":")
         with socket.create_server((host, int(port))):
             assert waiting.result(within(30))
-        with pytest.raises(
-            AddressError, match=f"cannot listen on port {other.getsockname()[1]}: address already in use$"
-        ):
+        taken = f"cannot listen on port {other.getsockname()[1]}: address already in use$"
+        with pytest.raises(AddressError, match=taken):
             meet(Hosts(addresses, 0), stop)
 
 
@@ -49,9 +48,7 @@ def test_a_waiting_host_answers_by_ipv4_and_ipv6():
 
 def test_the_wait_for_the_others_has_a_limit_and_can_be_ended():
     addresses, stop = free_addresses(3), threading.Event()
-    names = ", ".join(f"learner host {index} ({addresses[index]})" for index in (0, 2))
-    with pytest.raises(HostLost) as error:
+    with pytest.raises(HostLost, match=rf"host 0 \({addresses[0]}\), .*host 2 \({addresses[2]}\) did not answer"):
         meet(Hosts(addresses, 1), stop, 0.3)
-    assert str(error.value) == f"{names} did not answer within 0 s"
     stop.set()
     assert not meet(Hosts(addresses, 1), stop)

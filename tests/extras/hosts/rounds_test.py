@@ -49,8 +49,7 @@ FIRST, SECOND = (Batch([name], np.zeros(1), np.ones(1)) for name in "ab")
 
 
 def test_a_batch_waits_for_another_host():
-    link = ScriptedLink("waits", "waits", "ready", "ready", "ready")
-    counters = Counters()
+    link, counters = ScriptedLink("waits", "waits", "ready", "ready", "ready"), Counters()
     source = HostSource(link, Scripted(FIRST, None, SECOND), counters, 4)
     batches, found = source.batches(lambda: False), []
     for counters.env_frames in (0, 0, 0, 48, 96):

@@ -20,7 +20,6 @@ PERFECT = "board_games:tic_tac_toe"
 
 @pytest.fixture(autouse=True)
 def examples(monkeypatch):
-    """Where the perfect player is."""
     monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[3] / "examples"))
 
 
@@ -30,12 +29,9 @@ def test_results_are_the_first_players_from_either_seat():
     assert forth.wins + forth.draws == 40, "who moves first is drawn for each game"
     assert forth.wins > 30
     assert (back.wins, back.losses > 30, back.score < 0.2) == (0, True, True)
-    assert matches.match(GAME, (PERFECT, "board_games:tic_tac_toe"), 8) == Match(PERFECT, PERFECT, 0, 8, 0)
-
-
-def test_a_search_of_two_plies_beats_random_play_at_connect_four():
-    game = PettingZoo(env="classic/connect_four-v3")
-    assert matches.match(game, ("board_games:connect_four", "random"), 16).wins > 12
+    assert matches.match(GAME, (PERFECT, PERFECT), 8) == Match(PERFECT, PERFECT, 0, 8, 0)
+    four = PettingZoo(env="classic/connect_four-v3")
+    assert matches.match(four, ("board_games:connect_four", "random"), 16).wins > 12, "by a search of two plies"
 
 
 def test_ratings_follow_results_whatever_the_order_of_matches():

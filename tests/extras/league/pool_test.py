@@ -19,8 +19,7 @@ class Acting:
     """Stands in for `LeagueActStep`."""
 
     def __init__(self):
-        self.members = [-1] * SETS
-        self.weights = [None] * SETS
+        self.members, self.weights = [-1] * SETS, [None] * SETS
         self.loaded, self.results = [], []
 
     @property
@@ -37,7 +36,6 @@ class Acting:
 
 
 def weights(updates):
-    """Keras variables by name."""
     values = np.full(3, updates, np.float32)
     return {"agent/kernel": types.SimpleNamespace(numpy=lambda: values, shape=values.shape, dtype=values.dtype)}
 

@@ -27,7 +27,6 @@ STEP = 128 + 4 + 1 + 1 + 4 + 4 + 12 + 4
 
 
 def load(name, *bindings):
-    """An experiment and its agent."""
     experiment = config_files.load([name], list(bindings))
     return experiment, experiment.build_agent()
 
@@ -39,14 +38,10 @@ def catch():
 
 def test_a_learner_with_an_accelerator(catch):
     needs = plan(*catch, RATES, rtt_seconds=0.004)
-    # 2 ms / 32 + 40 ms / 320: 62.5 and 125 µs per step.
-    rate = 1 / 187.5e-6
-    assert next(iter(needs.limits)) == DEVICE
-    assert needs.rate == pytest.approx(rate)
-    lock = 1 / (LOCKED_SHARE * 20e-6)
+    rate, lock = 1 / 187.5e-6, 1 / (LOCKED_SHARE * 20e-6)  # 2 ms / 32 + 40 ms / 320: 62.5 and 125 µs per step
     limits = {DEVICE: rate, INFERENCE: 1 / 72.5e-6, LOCK: lock, SERVER: 1e5, CORES: 4 / 20e-6}
     assert needs.limits == pytest.approx(limits)
-    assert needs.processes == 1
+    assert (next(iter(needs.limits)), needs.rate, needs.processes) == (DEVICE, pytest.approx(rate), 1)
     # 4 ms of network and two act steps, twice as long each; a group steps for 16 ms.
     assert needs.latency_seconds == pytest.approx(0.012)
     assert needs.actors == Actors(6, 2, 16, 0)
@@ -76,7 +71,6 @@ def test_of_several_accelerators_some_act_and_some_train():
     assert needs.rate == pytest.approx(2 / 72.5e-6)
     assert needs.latency_seconds == pytest.approx(0.008)
     assert needs.actors == Actors(28, 2, 16, 0)
-    assert needs.kept_bytes == 18 * 21 * STEP
     # On each of the two: half of the environments, half of the queue, 32 of one more batch, and a spare one.
     assert needs.unroll_bytes == (448 + 9 + 32) * 21 * STEP + STEP
 

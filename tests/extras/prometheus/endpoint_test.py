@@ -15,7 +15,6 @@ from tests.support.ports import free_addresses
 
 
 def read(address):
-    """The gauges at an address, by name."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=within(5)) as page:
         families = text_string_to_metric_families(page.read().decode())
         return {family.name: family.samples[0].value for family in families}

@@ -35,7 +35,6 @@ START = {
 
 
 def weights(value):
-    """Keras variables by name."""
     return {"agent/kernel": SimpleNamespace(numpy=lambda: np.full(3, value, np.float32))}
 
 
@@ -132,6 +131,7 @@ def test_an_actor_is_there_from_shortly_before_it_acts_until_it_has_acted_for_th
 
 def test_a_replay_ends_with_its_segment_or_before_and_begins_where_it_did(journal):
     first, second = segments.load(journal)
+    assert [len(replay.todo(journal, "", until)) for until in (1, None)] == [1, 2]
     with pytest.raises(Differs, match=r"its replay from \(1, 96\)"):
         Replayed(second).begin(Counters(1, env_frames=96), weights(1))
     for until, is_before in ((None, False), (9, False), (1, True)):
@@ -171,7 +171,6 @@ def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(
 
 
 def written(directory, lines):
-    """A journal of these lines."""
     writer = file.Writer(path := str(directory / f"{len(os.listdir(directory))}.gz"))
     for line in lines:
         writer.write(line)
@@ -241,8 +240,8 @@ def test_a_replay_needs_the_weights_that_a_run_began_with_and_computes_in_what_a
 def test_only_packages_of_the_runs_own_suite_have_to_be_the_same(tmp_path):
     def todo(name, *bindings):
         settings = config_files.load([name], bindings).to_json()
-        start = {**START, "settings": settings, "versions": {**versions(), "envpool": "0.9"}}
-        run = {**start, "updates": 0, "frames": 0, "variables": []}
+        run = {**START, "settings": settings, "versions": {**versions(), "envpool": "0.9"}}
+        run |= {"updates": 0, "frames": 0, "variables": []}
         return replay.todo(written(tmp_path, [f"run {json.dumps(run)}", "weights"]), "", None)
 
     assert todo("catch/vtrace")

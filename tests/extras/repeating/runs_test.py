@@ -70,32 +70,21 @@ def test_a_run_with_a_league_that_was_killed_and_continued_is_replayed_and_verif
     assert before_kill.end[0] == last.begin == begin > 0
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
     if HAS_LEAGUE:
-        row = rows(logdir)[-1]
-        assert row["league/members"] > 1
-        assert 0 < row["league/score"] < 1
+        assert rows(logdir)[-1]["league/members"] > 1
 
-    bundle, place = tmp_path / "run.tar", tmp_path / "replayed"
-    replayed = runs.run("replay", logdir, f"--until={begin}", f"--logdir={place}")
-    assert replayed.returncode == 0, replayed.text()
-    assert f"in updates 0 to {begin} are equal" in replayed.text()
-    assert updates_behind(checkpoints.find(str(place), None)) == begin
-    assert load_saved(str(place)).logs == load_saved(str(logdir)).logs, "it can be continued as it was"
-    replayed = runs.run("replay", logdir, f"--from=checkpoints/{kept.name}", cwd=kept.parent.parent)
-    assert replayed.returncode == 0, replayed.text()
-    assert f"in updates {begin} to {last.end[0]} are equal" in replayed.text()
-
-    def end_with(other):
-        """Puts the end of another run into the place of a replay."""
-
-        def replayed(folder, directory, until):
-            shutil.copytree(other, directory, dirs_exist_ok=True)
-            yield Progress(0, last.end[0], last.end[0], 9, {"env_frames": 1.0})
-
-        monkeypatch.setattr(bundles, "replay", replayed)
-
+    bundle, place, end = tmp_path / "run.tar", tmp_path / "replayed", last.end[0]
     assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
-    end_with(logdir)
-    assert main(["verify", str(bundle)]) == 0
-    end_with(place)
+    assert f"in updates 0 to {end} are equal" in runs.run("verify", bundle).text()
+    part = (f"--from=checkpoints/{kept.name}", f"--until={end}", f"--logdir={place}")
+    assert f"in updates {begin} to {end} are equal" in runs.run("replay", logdir, *part, cwd=kept.parent.parent).text()
+    assert updates_behind(checkpoints.find(str(place), None)) == end
+    assert load_saved(str(place)).logs == load_saved(str(logdir)).logs, "it can be continued as it was"
+
+    def other(folder, directory, until):
+        """Ends with the weights of the learner that was killed."""
+        shutil.copytree(tmp_path / "kept", directory, dirs_exist_ok=True)
+        yield Progress(0, end, end, 9, {"env_frames": 1.0})
+
+    monkeypatch.setattr(bundles, "replay", other)
     assert main(["verify", str(bundle)]) == 1
     assert f"the policy in {bundle} isn't what the run ends with" in capsys.readouterr().err

@@ -27,7 +27,6 @@ MOST_MEMORY, MOST_SECONDS = 1 << 29, 60.0
 
 
 def start(**changes):
-    """The first line of a journal."""
     machine = {"processor": processor(), "threads": 2} | changes.pop("machine", {})
     settings = SETTINGS.to_json() | changes.pop("settings", {})
     common = {"updates": 0, "frames": 0, "variables": ["agent/kernel"], "versions": versions()}
@@ -77,12 +76,10 @@ def tar(contents, *odd, manifest=None):
 
 
 def recorded(contents, *lines):
-    """A bundle with another journal."""
     return tar(contents | {file.NAME: packed(lines)})
 
 
 def entry(name, kind=tarfile.REGTYPE, size=0, link=""):
-    """The header of an entry."""
     found = tarfile.TarInfo(name)
     found.type, found.size, found.linkname = kind, size, link
     return found
@@ -94,7 +91,6 @@ def header(*entry_arguments):
 
 
 BUNDLES = {
-    "sparse": (lambda _: header("policy.npz", tarfile.GNUTYPE_SPARSE, 512), "unexpected entry"),
     "a name of 900 MB": (lambda _: header("././@LongLink", b"L", 9 * 10**8), "unexpected entry"),
     "a policy of 1 GB": (lambda _: header("policy.npz", tarfile.REGTYPE, 10**9), "is missing"),
     "a size below zero": (lambda _: header("policy.npz", tarfile.REGTYPE, -1), "unexpected entry"),
@@ -159,10 +155,9 @@ DIFFERENT = {
 @pytest.fixture
 def attacked(tmp_path, monkeypatch, capsys):
     """What a command says, whose code, time and memory are as they should be, and which leaves nothing behind."""
-    mine, temporary = tmp_path / "mine", tmp_path / "temporary"
-    mine.mkdir()
+    (mine := tmp_path / "mine").mkdir()
     (mine / "file").write_text("precious")
-    temporary.mkdir()
+    (temporary := tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     monkeypatch.chdir(mine)
 

@@ -1,8 +1,6 @@
 """A policy server with real clients, against the same policy in this process."""
 
 import contextlib
-import importlib
-import os
 import pathlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -37,12 +35,6 @@ def played(client, seed):
         began = (output.observation, output.reward, output.done, output.last)
         actions.append(client.act(*began) if step else client.reset(output.observation))
     return np.array(actions), outputs
-
-
-def expected(policy, outputs):
-    """The actions of the policy in the same steps."""
-    policy.reset(2)
-    return np.array([policy.act(output) for output in outputs])
 
 
 @contextlib.contextmanager
@@ -83,20 +75,18 @@ def test_clients_get_the_actions_of_the_newest_checkpoint(saved_run, wait_for, t
                 assert one.env_spec == agent.env_spec
                 with pytest.raises(Disconnected, match="there is room for 4 environments and 4 are taken"):
                     PolicyClient(address)
-                stranger = LearnerClient(address, ClientSecurity())
-                with (
-                    contextlib.closing(stranger),
-                    pytest.raises(Rejected, match="^the agent acts in environments with"),
-                ):
+                refused = pytest.raises(Rejected, match="^the agent acts in environments with")
+                with contextlib.closing(LearnerClient(address, ClientSecurity())) as stranger, refused:
                     stranger.join("run", peers.SPEC, [2], timeout=5.0)
                 for playing in [threads.submit(played, one, 1), threads.submit(played, other, 2)]:
                     actions, outputs = playing.result()
-                    np.testing.assert_array_equal(actions, expected(policy, outputs))
+                    policy.reset(2)
+                    np.testing.assert_array_equal(actions, [policy.act(output) for output in outputs])
             wait(lambda row, ended=episodes: (row["episodes"], row["environments"]) == (ended, 0))
             if episodes == 8:
-                pathlib.Path(f"{folder}/checkpoint-000000000008.npz").write_bytes(b"half of a file")
+                (half := pathlib.Path(f"{folder}/checkpoint-000000000008.npz")).write_bytes(b"half of a file")
                 wait_for(lambda: "checkpoint-000000000008.npz is damaged: " in caplog.text)
-                os.remove(f"{folder}/checkpoint-000000000008.npz")
+                half.unlink()
                 save_other_weights(agent, folder)
                 wait(lambda row: row["env_frames"] == 900)
     assert len([r for r in caplog.records if "is damaged" in r.message]) == 1, "it is read once"
@@ -109,13 +99,8 @@ def save_other_weights(agent, folder):
     checkpoints.save(folder, 9, arrays, {"counters": {"env_frames": 900}}, keep=3)
 
 
-def test_a_client_need_not_know_what_only_the_critic_reads(saved_run, tmp_path):
-    importlib.import_module("tests.support.registered_envs")  # permits the run to name it
-    env = (
-        "Gym.id = 'tests.support.registered_envs:Echo-v0'",
-        'Gym.options = {"senses": "nested", "levers": "from three"}',
-    )
-    logdir, _ = saved_run("gym/any", *env, "VTrace.critic_keys = ('mode', 'camera/left', 'pair/0', 'pair/1')", FAST)
+def test_a_client_need_not_know_what_only_the_critic_reads(run_with_critic_keys, tmp_path):
+    logdir = run_with_critic_keys(("mode", "camera/left", "pair/0", "pair/1"), FAST)
     address = f"unix:{tmp_path}/socket"
     with served(PolicyServer(logdir, None), address), PolicyClient(address, 2) as client:
         assert [name for name, _ in client.env_spec.observation_tensors()] == ["camera/right"]

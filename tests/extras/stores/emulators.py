@@ -21,11 +21,8 @@ def _serve(kind):
         server = ThreadedMotoServer(port=0, verbose=False)
         server.start()
         host, port = server.get_host_and_port()
-        os.environ |= {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_ACCESS_KEY_ID": "a",
-            "AWS_SECRET_ACCESS_KEY": "b",
-        }
+        os.environ["AWS_ENDPOINT_URL"] = f"http://{host}:{port}"
+        os.environ |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     else:
         # The emulator has no gRPC, by which gcsfs asks for a bucket's type, and can't move objects; gcsfs then does,
         # after retries, what is set here.
@@ -53,7 +50,6 @@ def directory(kind, path):
 
 
 def buckets(kind):
-    """The names of all buckets."""
     store = fsspec.filesystem(kind)
     store.invalidate_cache()
     return [name.strip("/") for name in store.ls("", detail=False)]

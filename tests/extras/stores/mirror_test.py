@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 
 import fsspec
 import pytest
@@ -29,7 +30,6 @@ class FailingStore(ObjectStore):
     fails = True
 
     def send(self, file, name):
-        """Fails."""
         if self.fails and name != ".seed_rl":
             raise ZeroDivisionError("division by zero")
         super().send(file, name)
@@ -41,10 +41,9 @@ def content(url):
 
 
 def write(directory, name, data):
-    path = os.path.join(directory, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(data)
+    path = pathlib.Path(directory, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
 
 
 def files_in(url):
@@ -125,8 +124,8 @@ def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url
         for name in ("learner.log", "checkpoints/checkpoint-1.npz"):
             os.remove(os.path.join(directory, name))
         write(directory, "checkpoints/checkpoint-2.npz", b"second")
-    after = kept | {"metrics.jsonl": b"one\ntwo\n", "checkpoints/checkpoint-2.npz": b"second"}
-    assert content(url) == after, "of what was removed, only checkpoints go"
+    new = {"metrics.jsonl": b"one\ntwo\n", "checkpoints/checkpoint-2.npz": b"second"}
+    assert content(url) == kept | new, "of what was removed, only checkpoints go"
 
 
 def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_path, monkeypatch):
@@ -149,9 +148,7 @@ def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_pa
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
 
 
-def test_changes_are_sent_while_the_run_continues_even_if_the_store_fails_for_a_while(
-    url, wait_for, caplog, monkeypatch
-):
+def test_changes_are_sent_during_the_run_even_if_the_store_fails_for_a_while(url, wait_for, caplog, monkeypatch):
     store, (files, path) = FailingStore(url), fsspec.core.url_to_fs(f"{url}/metrics.jsonl")
     monkeypatch.setattr("seed_rl.extras.stores.mirror.ObjectStore", lambda _: store)
     with working_directory(url, seconds=0.02) as directory:
@@ -169,9 +166,8 @@ def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(ur
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
         raise InterruptedError
     assert not os.path.exists(directory), "an old copy could bring back what is removed in the store"
-    unreachable = pytest.raises(
-        Failure, match=f"{url} can't be written: division by zero; the end of the run is in {directory}"
-    )
+    sentence = f"{url} can't be written: division by zero; the end of the run is in {directory}"
+    unreachable = pytest.raises(Failure, match=sentence)
     with monkeypatch.context() as patched, unreachable:
         patched.setattr("seed_rl.extras.stores.mirror.ObjectStore", FailingStore)
         with working_directory(url):

@@ -57,7 +57,6 @@ def test_a_grid_that_makes_no_sense_is_refused(grid):
 
 
 def rows_of(tmp_path, trial):
-    """The metrics of a trial so far."""
     path = tmp_path / trial.name / "metrics.jsonl"
     return path.read_text().splitlines() if path.exists() else []
 
