@@ -110,13 +110,13 @@ class LearningMonitor:
 
         if entropy > _UNIFORM:
             # Runs of earlier versions lack the scaled one.
-            product = row["policy/entropy"] * row.get("policy/mean_abs_scaled_advantage", advantage)
-            if product > 0 and -row["loss/entropy"] / product > _BONUS_TO_ADVANTAGE:
+            product = row.get("policy/entropy", math.nan) * row.get("policy/mean_abs_scaled_advantage", advantage)
+            if product > 0 and -row.get("loss/entropy", math.nan) / product > _BONUS_TO_ADVANTAGE:
                 yield f"entropy: {entropy:.0%} of its maximum, its bonus outweighs advantages: a lower entropy cost"
 
         explained = row.get("learning/explained_variance", math.nan)
         if entropy < _MOVED and explained < _EXPLAINED_VARIANCE and not is_first:
-            value_size = abs(row["policy/mean_value"])
+            value_size = abs(row.get("policy/mean_value", math.nan))
             # In a solved environment there is little variance left to explain.
             if advantage > max(_ADVANTAGE_TO_VALUE * value_size, _ADVANTAGE_TO_LARGEST * self._largest_advantage):
                 share = f"{max(explained, 0.0):.0%} of the variance of their targets"

@@ -47,6 +47,7 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
 
 OLD = {"learning/clipped_mass": 0.4, "policy_lag": 31.0}
 SLOW = {"learning/clipped_mass": 1e-7, "policy_lag": 2.0}
+PLAIN = {"learning/explained_variance": 0.0, "policy/mean_abs_advantage": 1.0}  # an agent need not report more
 UNREWARDED = {"policy/mean_abs_advantage": 0.0, "agent_steps": 1.2e6}
 
 
@@ -57,6 +58,8 @@ UNREWARDED = {"policy/mean_abs_advantage": 0.0, "agent_steps": 1.2e6}
         (OLD | {"policy_lag": 2.0}, ("importance weights: 40% clipped", "2 updates old", "lower learning rate")),
         (SLOW, ("updates: ", "higher learning rate")),
         (SLOW | {"policy_lag": 0.0}, ()),
+        (PLAIN | {"learning/entropy_share": 1.0}, ()),
+        (PLAIN | {"learning/entropy_share": 0.5}, ()),
         (SLOW | {"learning/entropy_share": 2e-4, "episode_return": 1.0}, ()),
         ({"gradient_to_clip": 13.0}, ("gradients: 13 times clip_norm",)),
         ({"gradient_to_clip": 13.0, "policy/mean_abs_advantage": 40.0, "policy/value_unit": 60.0}, ()),
