@@ -123,21 +123,22 @@ class Checked(gymnasium.Wrapper):
             return False
 
     def _check(self, what: str, observation: Any) -> None:
-        for leaf in self._leaves:
-            subject, declared, value = f"the observation of {what}", self.observation_space, observation
-            try:
-                value, declared = leaf.of(observation), leaf.space
-                subject = " ".join([subject, *map(repr, leaf.path)])
-                batch: Any = create_empty_array(declared, 1)
-                (batched,) = concatenate(declared, [value], batch)
-                if not isinstance(declared, _CHOICES) or declared.contains(batched):
+        for _, space, path in self._leaves:
+            part = " ".join([f"{self._name}: the observation of {what}", *map(repr, path)])
+            declared = f"{part} is declared as {short_repr(space)}, but"
+            value = observation
+            for key in path:
+                try:
+                    value = value[key]
+                except (LookupError, TypeError):
+                    raise self._kind(what)(f"{declared} {key!r} is missing in {kind_of(value)}") from None
+            with contextlib.suppress(LookupError, TypeError, ValueError):
+                batch: Any = create_empty_array(space, 1)
+                (batched,) = concatenate(space, [value], batch)
+                if not isinstance(space, _CHOICES) or space.contains(batched):
                     continue
-            except (LookupError, TypeError, ValueError):
-                pass
-            is_short = not isinstance(value, np.ndarray) or (value.shape == declared.shape and value.size < 4)
-            came = short_repr(value) if is_short else kind_of(value)
-            sentence = f"{self._name}: {subject} is declared as {short_repr(declared)}, but came as {came}"
-            raise self._kind(what)(sentence)
+            is_short = not isinstance(value, np.ndarray) or (value.shape == space.shape and value.size < 4)
+            raise self._kind(what)(f"{declared} came as {short_repr(value) if is_short else kind_of(value)}")
 
     def _one_number(self, reward: Any) -> float:
         try:

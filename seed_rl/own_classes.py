@@ -1,8 +1,8 @@
 """Classes of users, named in a setting by `module:Class`."""
 
+import importlib
 import importlib.util
 import inspect
-import pkgutil
 import re
 import sys
 from typing import Any, TypeVar, cast
@@ -30,16 +30,19 @@ class OneOfOrOwn(OneOf):
 
 def own_class(setting: str, path: str, base: type[T]) -> type[T]:
     """Import the class that `module:Class` names; raise CannotAct if there is none that derives from `base`."""
-    with explaining(CannotAct, f"{setting} = {path!r}", ImportError, AttributeError, ValueError):
-        found = pkgutil.resolve_name(path)
+    module, _, name = path.partition(":")
+    with explaining(CannotAct, f"{setting} = {path!r}", ImportError):
+        found = getattr(importlib.import_module(module), name, None)
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise CannotAct(f"{setting} = {path!r}: expected a subclass of {base.__name__}, got {found!r}")
+        came = f"{module} has no {name}" if found is None else f"{name} is something else"
+        raise CannotAct(f"{setting} = {path!r}: expected a subclass of {base.__name__}, but {came}")
     return found
 
 
 def build_own_class(setting: str, path: str, base: type[T], **arguments: Any) -> T:
     """Build an `own_class`; raise CannotAct if it doesn't take the arguments."""
     kind: Any = own_class(setting, path, base)
-    with explaining(CannotAct, f"{setting} = {path!r} is called with {', '.join(arguments)}", TypeError):
+    called = f"{setting} = {path!r} is called with {', '.join(arguments)}"
+    with explaining(CannotAct, called, TypeError):
         inspect.signature(kind.__init__).bind(None, **arguments)
     return cast(T, kind(**arguments))

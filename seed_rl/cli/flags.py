@@ -50,7 +50,10 @@ AUTO = "auto"
 
 
 def integer(name: str, default: int | None, text: str, auto: bool = False, **bounds: int) -> Flag:
-    """Declare a flag for a whole number such as 300k, `lower_bound` to `upper_bound`, or, with `auto`, for `AUTO`."""
+    """Declare a flag for a whole number such as 1e6, 300k, 10M or 1_000_000, within `lower_bound` and `upper_bound`.
+
+    With `auto`, it may be `AUTO` instead.
+    """
     parser = (_IntegerOrAuto if auto else _Integer)(**bounds)
     return functools.partial(flags.DEFINE, parser, name, default, text)
 

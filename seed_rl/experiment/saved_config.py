@@ -58,6 +58,8 @@ def rebuild(settings: Mapping[str, Any], path: str, own: bool = False, trains: b
     """
     saved = without_gone({name: v for name, v in settings.items() if not name.endswith(CHOSEN)}, path)
     try:
+        if not {"env.kind", "agent.kind"} <= saved.keys():
+            raise ConfigError("env.kind and agent.kind are missing")
         with own_gin():  # the program's bindings don't fill in what is missing
             experiment: Experiment = _rebuild_group(Experiment, "", saved)
             if saved:

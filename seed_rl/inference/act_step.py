@@ -1,5 +1,6 @@
 """The compiled act step: everything the device does with a batch of observations, in one call."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -164,6 +165,9 @@ class ActStep:
             expected = tf.nest.map_structure(kind_of, batched)
             made = tf.nest.map_structure(tf.convert_to_tensor, getattr(output, name))
             came = tf.nest.map_structure(kind_of, made)
-            if came != expected:
-                must = f"{type(self._agent).__name__}.act must return the {name} that its specs declare"
-                raise CannotAct(f"{must}, {expected}, got {came}".replace("'", ""))
+            with contextlib.suppress(TypeError, ValueError):  # of another structure
+                tf.nest.assert_same_structure(expected, came)  # a tuple is equal to a named one
+                if tf.nest.flatten(expected) == tf.nest.flatten(came):
+                    continue
+            must = f"{type(self._agent).__name__}.act must return the {name} that its specs declare"
+            raise CannotAct(f"{must}, {expected}, got {came}".replace("'", ""))

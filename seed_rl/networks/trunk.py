@@ -196,16 +196,19 @@ class TrunkModel(BuiltInUse, keras.Model, abc.ABC):
 
     @property
     def history(self) -> int:
-        """As in `Trunk`, and so are the next three."""
+        """See `Trunk.history`."""
         return self.trunk.history
 
     def initial_state(self, batch_size: int) -> TrunkState:
+        """See `Trunk.initial_state`."""
         return self.trunk.initial_state(batch_size)
 
     def stored_state(self, state: TrunkState) -> TrunkState:
+        """See `Trunk.stored_state`."""
         return self.trunk.stored_state(state)
 
     def restored_state(self, stored: TrunkState, observations: Any) -> TrunkState:
+        """See `Trunk.restored_state`."""
         return self.trunk.restored_state(stored, observations)
 
     def call(

@@ -42,7 +42,10 @@ def writing(file: IO[bytes]) -> Iterator[Callable[[str, np.ndarray], None]]:
 
 
 class Archive(Mapping[str, np.ndarray]):
-    """The arrays of an archive by name, read on access from the file, which stays open; both may raise BadArchive."""
+    """The arrays of an archive by name, read on access from the file, which the caller keeps open.
+
+    An archive that is none or damaged raises BadArchive, also on access to an array.
+    """
 
     def __init__(self, file: IO[bytes]):
         with _reading():

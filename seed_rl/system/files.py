@@ -66,7 +66,10 @@ def files_in(directory: str) -> list[str]:
 
 @contextlib.contextmanager
 def locking(path: str) -> Iterator[None]:
-    """Lock a file; raise BlockingIOError if another process has done so, OSError with a remedy if that fails."""
+    """Hold an exclusive lock on a file, which is created if necessary, at most until this process ends.
+
+    Raises BlockingIOError if another process holds it, and OSError with what to do if there can't be a lock.
+    """
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,8 +17,11 @@ from tests.cli.display_test import ROW
 class Rows:
     """A run that yields rows of metrics until it is asked to end."""
 
-    experiment, logdir, index, learners = config_files.load("catch/vtrace"), "runs/catch", 0, 1
+    logdir, index, learners = "runs/catch", 0, 1
     returns = (0.9, -0.5, 0.25, 0.5)
+
+    def __init__(self, experiment):
+        self.experiment = experiment
 
     def __enter__(self):
         return self
@@ -33,7 +36,7 @@ class Rows:
 
 
 def ended(monkeypatch, capsys, *flags):
-    monkeypatch.setattr(training, "_new_run", lambda *arguments: Rows())
+    monkeypatch.setattr(training, "_new_run", lambda values, experiment, actors: Rows(experiment))
     code = main(["train", "catch/vtrace", *flags])
     said = capsys.readouterr()
     return code, said.out.count(" frames, "), said.err
@@ -43,13 +46,9 @@ def ended(monkeypatch, capsys, *flags):
     ("flags", "code", "rows", "words"),
     [
         (["--target_return=0.2"], 0, 3, "a mean return of 0.25 is reached"),
-        (
-            ["--target_return=0.75"],
-            1,
-            4,
-            "not reached: after 3,000 frames and 40s, the best mean return is 0.5",
-        ),
-        (["--target_return=-1", "--max_minutes=2"], 1, 0, "not reached: too few episodes"),
+        (["--target_return=0.75"], 1, 4, "not reached: after 3,000 frames and 40s, the best mean return is 0.5"),
+        (["--target_return=-1", "--max_minutes=2"], 1, 0, "not reached: the run was over before it wrote any metrics"),
+        (["--target_return=0", "--gin_param=Actors.num_eval_envs=16"], 1, 4, "40s, 0 evaluation episodes had ended"),
     ],
 )
 def test_a_run_ends_when_the_mean_of_a_hundred_episodes_reaches_the_target_and_fails_without_that(

@@ -48,7 +48,7 @@ def play_two_steps(config):
     ("act", "options", "kind", "word"),
     [
         (play_two_steps, {"observation": LONG}, CannotBuild, r"float64\[4\]"),
-        (play_two_steps, {"observation": {"a": FINE}, "space": "parts"}, CannotBuild, "{'a': "),
+        (play_two_steps, {"observation": {"a": FINE}, "space": "parts"}, CannotBuild, "'b' is missing in {'a': "),
         (play_two_steps, {"observation": [7, -2], "space": "pair"}, CannotBuild, r"array\(\[ 7, -2\]"),
         (play_two_steps, {"reset": LONG}, CannotBuild, r"reset must return \(observation, info\), got .*; .*Shimmy$"),
         (play_two_steps, {"step": "old"}, CannotBuild, r"step must return \(observation, reward, .*, got a tuple of 4"),

@@ -26,6 +26,7 @@ from tests.support.counting_agent import CountingAgent, CountingAgentConfig, act
 from tests.support.experience import random_tensor
 
 NUM_ENVS, MAX_BATCH, STRIDE = 8, 6, 4
+SPEC, Pair = CountingAgent.behaviour_spec, collections.namedtuple("Pair", "first second")
 HELD = 8
 """Finished unrolls that may stay in the store, as in a queue or in a batch."""
 
@@ -52,14 +53,16 @@ def make_acting(agent, store_device, stagger=False):
 
 
 @pytest.mark.parametrize(
-    ("part", "made", "sentence"),
+    ("part", "spec", "made", "sentence"),
     [
-        ("action", lambda action: action[:, None], r"action .*, int32\[2\], got int32\[2, 1\]$"),
-        ("behaviour", lambda state: (state, state), r"behaviour .*, int32\[2\], got \(int32\[2\], int32\[2\]\)$"),
-        ("state", lambda state: tf.cast(state, tf.float32), r"state .*, int32\[2\], got float32\[2\]$"),
+        ("action", SPEC, lambda action: action[:, None], r"action .*, int32\[2\], got int32\[2, 1\]$"),
+        ("behaviour", SPEC, lambda state: (state, state), r"behaviour .*, int32\[2\], got \(int32\[2\], int32\[2\]\)$"),
+        ("behaviour", Pair(SPEC, SPEC), lambda state: (state, state), r"behaviour .*, Pair\(.*, got \(int32"),
+        ("state", SPEC, lambda state: tf.cast(state, tf.float32), r"state .*, int32\[2\], got float32\[2\]$"),
     ],
 )
-def test_what_an_agent_returns_must_be_what_it_declares(part, made, sentence, monkeypatch):
+def test_what_an_agent_returns_must_be_what_it_declares(part, spec, made, sentence, monkeypatch):
+    monkeypatch.setattr(CountingAgent, "behaviour_spec", spec)
     act = CountingAgent.act
 
     def other(*arguments):

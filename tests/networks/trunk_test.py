@@ -182,7 +182,7 @@ class NoTensor(LeakySum):
     [
         ({"a": ArraySpec((2,), "bool"), "b": ArraySpec((), "int64")}, "torso", "deep", "takes images"),
         (ArraySpec((36, 35), "uint16"), "torso", "shallow", "needs frames of at least 36 x 36"),
-        (IMAGES.observation, "torso", f"{__name__}:Missing", "has no attribute 'Missing'"),
+        (IMAGES.observation, "torso", f"{__name__}:Missing", "has no Missing"),
         (IMAGES.observation, "torso", f"{__name__}:Sizeless", "is called with units, kernel_initializer, dtype, name"),
         (IMAGES.observation, "torso", f"{__name__}:Misshapen", r"the shape \[1, F\], got the shape \[1, 4, 4, 3\]"),
         (IMAGES.observation, "core", f"{__name__}:NoTensor", r"the shape \[1, 1, F\], got NoneType"),

@@ -12,7 +12,7 @@ from seed_rl.cli.flags import RUN_OPTIONS, RunOption, command
 from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import Experiment
 from seed_rl.reporting.metrics import settled_return
-from seed_rl.reporting.text import duration
+from seed_rl.reporting.text import duration, quantity
 from seed_rl.runs.auto_actors import with_actors
 from seed_rl.runs.fleet import ELSEWHERE, PROCESSES
 from seed_rl.runs.run import Run
@@ -126,11 +126,16 @@ def _train(values: flags.FlagValues, run: Run) -> int:
     elif best >= target:
         _say(f"a mean return of {best:g} is reached")
     elif not math.isnan(target):
+        prefix = run.experiment.score.removesuffix("episode_return")
+        if not row:
+            why = "the run was over before it wrote any metrics"
+        elif best == -math.inf:
+            ended = quantity(int(row.get(f"{prefix}episodes", 0)), "evaluation episode" if prefix else "episode")
+            why = f"{ended} had ended, too few for a mean return"
+        else:
+            why = f"the best mean return is {best:g}"
         after = f"after {row['env_frames']:,.0f} frames and {duration(row['seconds'])}, " if row else ""
-        how_far = (
-            f"the best mean return is {best:g}" if best > -math.inf else "too few episodes ended for a mean return"
-        )
-        raise Failure(f"--target_return={target:g} was not reached: {after}{how_far}")
+        raise Failure(f"--target_return={target:g} was not reached: {after}{why}")
     return stopped.exit_code
 
 

@@ -207,7 +207,7 @@ class RayActors(Fleet):
         if isinstance(error, ray.exceptions.ActorDiedError):  # permanently
             return self._give_up(f"actors can't start: {why_it_cannot_start(error)}")
         if isinstance(error, ray.exceptions.RayTaskError):
-            how = reason(error.cause)
+            how = str(error.cause) if useless else reason(error.cause)  # sentences may be long
             if useless and not member.has_lasted:
                 return self._give_up(f"{member.name} can't run: {how} {log}")
             member.failures += not has_lasted
