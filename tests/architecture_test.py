@@ -142,6 +142,18 @@ def project_modules() -> dict[str, pathlib.Path]:
     return paths
 
 
+def assert_loads_no_tensorflow(modules: list[str]) -> None:
+    """In a fresh interpreter; the message names the first module that does."""
+    probe = f"""
+import importlib, sys
+for module in {modules!r}:
+    importlib.import_module(module)
+    assert not {{"tensorflow", "keras"}} & set(sys.modules), module
+"""
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_module_keeps_to_its_layer():
     modules = project_modules()
     assert {"seed_rl", "seed_rl.types", "seed_rl.agents.base", "seed_rl.envs.base", "seed_rl.configs"} <= set(modules)
@@ -193,11 +205,4 @@ def test_actors_load_no_tensorflow(pytestconfig):
         if not (quick and is_inside(module, "seed_rl.envs.football"))
     )
     assert {"seed_rl.actor.loop", "seed_rl.agents.config", "seed_rl.envs.atari"} <= set(modules)
-    probe = f"""
-import importlib, sys
-for module in {modules!r}:
-    importlib.import_module(module)
-    assert not {{"tensorflow", "keras"}} & set(sys.modules), module
-"""
-    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert_loads_no_tensorflow(modules)
