@@ -48,6 +48,12 @@ def test_the_notebook_trains_plots_and_shows_a_film_as_it_is_stored():
     assert {"image/png", "image/gif"} <= set(shown)
 
 
+def test_examples_are_as_short_as_their_pages_say():
+    most = {"custom_agent": 149, "impala_in_one_page": 249, "reward_prediction": 40, "two_inputs": 60}
+    lines = {name: len((EXAMPLES / f"{name}.py").read_text().splitlines()) for name in most}
+    assert [name for name in most if lines[name] > most[name]] == []
+
+
 def test_impala_on_one_page_learns(example):
     assert example("impala_in_one_page").main(updates=90) > 0.0  # random play has -0.6
 
