@@ -119,6 +119,7 @@ def test_a_sampler_of_ones_own_draws_by_rank(example):
     [
         ("slurm.sh", signal.SIGUSR1, 128 + signal.SIGUSR1, "requeue 7\n"),
         ("slurm.sh", signal.SIGUSR1, 1, ""),
+        ("slurm.sh", signal.SIGTERM, 128 + signal.SIGTERM, ""),
         ("slurm_learner.sh", signal.SIGUSR1, 128 + signal.SIGUSR1, "requeue 7\ncancel 9\n"),
         ("slurm_learner.sh", signal.SIGTERM, 128 + signal.SIGTERM, "cancel 9\n"),
     ],

@@ -53,6 +53,7 @@ def test_settings_are_strings_maps_are_compiled_once_and_the_last_frame_is_shown
         last, *ends, _ = env.step(FIRE)
         assert [*rewards, *ends] == [1.0, -1.0, 4.0, 4.0, 2.0, True, False]
         np.testing.assert_array_equal(last["frame"], before)
+        assert lab.renderings == 6, "of the reset and five steps"
         first, second = (env.reset()[0]["frame"] for _ in range(2))
         assert not np.array_equal(first, second), "later episodes have seeds of their own"
         env.close()
@@ -61,6 +62,12 @@ def test_settings_are_strings_maps_are_compiled_once_and_the_last_frame_is_shown
     assert np.ravel(lab.actions[:2]).tolist() == list(DEFAULT_ACTIONS[:14])
     strings = {"width": "96", "height": "72", "allowHoldOutLevels": "true", "mixerSeed": "1611489005"}
     assert lab.settings == strings | {"datasetPath": "/pictures", "renderer": "hardware"}
+
+
+def test_levels_are_those_of_training_unless_others_are_asked_for(fake):
+    env = DMLabEnv(DMLab(level=PREBUILT))
+    env.reset(seed=1)
+    assert env._lab.settings == {"width": "96", "height": "72", "renderer": "software"}
 
 
 def test_words_are_numbered_by_a_hash():

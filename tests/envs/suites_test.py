@@ -96,6 +96,7 @@ def test_the_frames_of_a_step_are_counted():
         ("gym", {"options": '{"g": '}, "Gym.options"),
         ("gym", {"wrappers": (("a:B", 3),)}, "module:Class"),
         ("gym", {"wrappers": ("a:B",), "envpool": True}, "Gym.wrappers"),
+        ("gym", {"wrappers": ("a:B",), "vectorization": "vector_entry_point"}, "Gym.wrappers"),
         ("gym", {"id": "ALE/Pong-v5"}, "atari/vtrace_fast"),
         ("football", {"backend": "envpool", "map": "120x90"}, "Football.map"),
         ("football", {"backend": "envpool", "right_players": 1}, "Football.backend"),

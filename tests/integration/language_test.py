@@ -50,7 +50,8 @@ def test_an_actor_in_another_language_steps_environments_for_a_learner_and_for_i
             actor = runs.start(address, program=program)
             wait_for(lambda: re.search(ROW, shown.getvalue()))
         finally:
-            os.kill(os.getpid(), signal.SIGINT)
+            if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # `serve` is still there
+                os.kill(os.getpid(), signal.SIGINT)
         return actor
 
     with ThreadPoolExecutor(1) as pool, contextlib.redirect_stdout(shown):

@@ -120,7 +120,7 @@ def test_behind_the_torso_stand_the_reward_and_the_features_of_the_previous_acti
         (ArraySpec((10, 7), "uint16"), {"auto": "mlp", "deep": "deep", "mlp": "mlp"}),
         (ArraySpec((36, 36, 3), "float32"), {"auto": "mlp", "shallow": "shallow", "deep": "deep", "mlp": "mlp"}),
         (ArraySpec((3, 3, 2), "float32"), {"auto": "mlp", "shallow": "mlp", "deep": "deep", "mlp": "mlp"}),
-        (ArraySpec((), "int32"), {"auto": "mlp", "shallow": "mlp", "deep": "mlp", "mlp": "mlp"}),
+        (ArraySpec((), "int32"), {"auto": "mlp", "shallow": "mlp", "deep": "mlp", f"{__name__}:Pixels": "mlp"}),
     ],
     ids=str,
 )

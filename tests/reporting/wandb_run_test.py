@@ -66,7 +66,7 @@ def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row_and_nothin
     assert values == [{b"10", b"0.5", b"20", b"1"}, {b"30", b"1.5"}]
     run = (tmp_path / "vtrace/wandb_id").read_text().strip()
     for file in files:
-        assert all(part in file for part in (run.encode(), b"tests", b"vtrace", AXIS, b'{"kind":"VTrace"'))
+        assert all(part in file for part in (run.encode(), b"\x1a\x05tests", b"B\x06vtrace", AXIS, b'{"kind":"VTrace"'))
     assert wandb_run.run_id(f"{tmp_path}/vtrace", resumed=False) != run, "one that begins anew is another run"
     (copied,) = (tmp_path / "vtrace/wandb").rglob("film*.mp4")
     assert copied.read_bytes() == b"pictures"

@@ -23,13 +23,13 @@ def install(directory):
 
 
 class Lab:
-    """A simulator of one level, which records its `settings` and the `actions` of its steps."""
+    """A simulator of one level. Records its `settings` and the `actions` of its steps, and counts `renderings`."""
 
     def __init__(self, level, observations, config, renderer, level_cache, temp_folder):
         assert all(isinstance(value, str) for value in (level, renderer, *observations, *config, *config.values()))
         if level not in FRAMES:
             raise RuntimeError(f'Failed to init environment - "Level not found: {level}"')
-        self.settings, self.actions = config | {"renderer": renderer}, []
+        self.settings, self.actions, self.renderings = config | {"renderer": renderer}, [], 0
         self._names, self._cache, self._folder = observations, level_cache, temp_folder
         self._shape = int(config["height"]), int(config["width"]), 3
         self._frame = self._frames = FRAMES[level]  # no episode is under way
@@ -62,6 +62,7 @@ class Lab:
     def observations(self):
         """The current observation; a simulator that has been played does not repeat an episode."""
         assert self.is_running(), "the end of an episode can't be seen"
+        self.renderings += 1
         entropy = [self._seed, self._episodes, self._frame]
         frame = np.random.default_rng(entropy).integers(256, size=self._shape, dtype="u1")
         every = {"RGB_INTERLEAVED": frame, "INSTR": "Is it blue?"}

@@ -70,7 +70,7 @@ def test_of_several_accelerators_some_act_and_some_train():
     assert needs.limits[UPDATES] == pytest.approx(54_000)
     assert needs.rate == pytest.approx(2 / 72.5e-6)
     assert needs.latency_seconds == pytest.approx(0.008)
-    assert needs.actors == Actors(28, 2, 16, 0)
+    assert (needs.actors, needs.kept_bytes) == (Actors(28, 2, 16, 0), 18 * 21 * STEP)
     # On each of the two: half of the environments, half of the queue, 32 of one more batch, and a spare one.
     assert needs.unroll_bytes == (448 + 9 + 32) * 21 * STEP + STEP
 
