@@ -42,7 +42,7 @@ def check(names, target):
     def ignored(folder, entries):
         return [entry for entry in entries if entry == "__pycache__" or f"{folder}/{entry}" in left_out]
 
-    for folder in ("seed_rl", "agents", "envs", "configs", "benchmarks", "docs", "scripts", "tests"):
+    for folder in ("seed_rl", "agents", "envs", "configs", "benchmarks", "docs", "examples", "scripts", "tests"):
         if f"{ROOT}/{folder}" not in left_out:
             shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored)
     for name in ("README.md", "CHANGELOG.md", "pyproject.toml", "setup.py"):
