@@ -111,7 +111,6 @@ def test_another_agent_keeps_network_and_task_and_brings_its_own_way_of_learning
     assert (after.agent.discount, after.agent.hidden, after.agent.reward_scale) == (0.95, 64, 0.03)
     assert (after.agent.n_steps, after.replay.sampler, after.batch_size) == (3, "uniform", 256)
     assert config_files.load("gym/any", agent="vtrace") == config_files.load("gym/any")
-    assert config_files.load("pettingzoo/connect_four", agent="r2d2").actors.num_eval_envs == 16, "as before"
     assert config_files.load("dmlab/small", agent="pqn").batch_size == 8, "a multiple of PQN's minibatches"
 
 

@@ -35,3 +35,7 @@ def test_a_run_plays_its_past_policies_and_would_go_on_with_them(tmp_path):
 def test_games_without_opponents_have_no_league():
     with pytest.raises(ConfigError, match=r"^Experiment.league needs .*'catch' has none"):
         config_files.load("catch/vtrace", LEAGUE)
+
+
+def test_another_agent_plays_as_many_evaluation_games():
+    assert config_files.load("pettingzoo/connect_four", agent="r2d2").actors.num_eval_envs == 16
