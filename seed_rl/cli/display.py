@@ -77,8 +77,8 @@ class RunDisplay:
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
         self._row = row
-        if "loss/total" in row:
-            self._first = self._first or row
+        if "loss/total" in row and not self._first:
+            self._first = row
         self._status = self._status_of(row)
         for key, curve in self._curves.items():
             if key in row:

@@ -1,4 +1,9 @@
-"""Declaration of commands and of their flags, and the flags shared by several commands."""
+"""Declaration of commands and of their flags, and the flags shared by several commands.
+
+```python
+EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
+```
+"""
 
 import contextlib
 import functools

@@ -5,7 +5,6 @@ heartbeats of all hosts; it is used for nothing else. Agents are built in the st
 (`learner.replicas`), so some of those devices are free to act. Sums over hosts are operations of the compiled update.
 """
 
-import collections
 import contextlib
 import faulthandler
 import itertools
@@ -58,7 +57,7 @@ class Link:
         self.weight_scale = 1.0  # largest `Batch.weight_scale` of the hosts when all agreed last
         self._left = False
         self._keys = itertools.count(1)
-        self._own_keys: dict[tuple[Any, ...], int] = collections.defaultdict(self._keys.__next__)
+        self._own_keys: dict[tuple[Any, ...], int] = {}
 
     def mean(self, nest: Any) -> Any:
         """Average a nest of float32 tensors over hosts, in a function that is being traced."""
@@ -85,8 +84,11 @@ class Link:
 
     def sum(self, array: np.ndarray) -> np.ndarray:
         """Sum the arrays of all hosts, of int32, int64 or floats."""
+        kind = (array.shape, array.dtype)
+        if kind not in self._own_keys:
+            self._own_keys[kind] = next(self._keys)
         with self.explaining():
-            return self._reduce(tf.constant(array), self._own_keys[array.shape, array.dtype]).numpy()
+            return self._reduce(tf.constant(array), self._own_keys[kind]).numpy()
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
@@ -125,6 +127,8 @@ class Link:
 
     def agree(self, leave: bool, ready: bool, env_frames: int, weight_scale: float = 0.0) -> tuple[bool, bool]:
         """Decide on the next step, given whether this host is about to end, whether it has a batch, and its progress.
+
+        `weight_scale` is that of the batch, if it has one.
 
         Return whether a host is about to end (this one may, even if another is gone), and whether all update.
         """

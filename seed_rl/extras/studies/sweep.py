@@ -149,10 +149,12 @@ class Sweep(Study):
         return train_all(waiting, stopped, say, self._parallel)
 
     def results(self) -> list[dict[str, Any]]:
+        """Return one row per trial with settings, state, frames and returns; the best last return first."""
         return sorted(map(_row, self._runs), key=lambda row: -row.get("last_return", -math.inf))
 
     def heads(self) -> dict[str, str | None]:
-        settings = dict.fromkeys(name for run in self._runs for name in run.trial.settings)  # in the runs' names
+        """Return the heads of the columns of `results`; the table omits settings, which are part of the runs' names."""
+        settings = dict.fromkeys(name for run in self._runs for name in run.trial.settings)
         return {"run": "run", **settings, "state": "state", **_REACHED, "failure": None}
 
 
