@@ -53,6 +53,31 @@ class ActorEnd(NamedTuple):
     """Whether another start is no use; if an earlier one has lasted, something has changed, perhaps for a while."""
 
 
+@dataclasses.dataclass
+class Endings:
+    """How often an actor has ended, which decides whether it is started again."""
+
+    name: str
+    log: str
+    failures: int = 0
+    """Number of early failures in a row."""
+    has_lasted: bool = False
+    """Whether it has once run for longer than `STABLE_SECONDS`."""
+
+    def add(self, end: ActorEnd, seconds: float) -> bool:
+        """Return whether the actor had run for long enough when it ended; raise ActorFailed if it can't run."""
+        was_stable = seconds > STABLE_SECONDS and not end.useless  # building may take long
+        if was_stable:
+            self.failures, self.has_lasted = 0, True
+        elif end.useless and not self.has_lasted:
+            raise ActorFailed(f"{self.name} can't run: {end.how} (log: {self.log})")
+        else:
+            self.failures += not end.killed
+        if self.failures >= MAX_FAILURES:
+            raise ActorFailed(f"{self.name} ended {self.failures} times in a row: {end.how} (log: {self.log})")
+        return was_stable
+
+
 class Fleet(abc.ABC):
     """The actors of a run."""
 
@@ -144,8 +169,8 @@ class SupervisedFleet(Fleet):
                 self.on_failure()
 
     def _keep(self, number: int) -> None:
-        delays, failures, has_lasted = growing_delays(), 0, False
         log = os.path.join(self.log_directory, f"actor-{number}.log")
+        delays, endings = growing_delays(), Endings(f"actor {number}", log)
         while not self._stopping.is_set():
             started = time.monotonic()
             try:
@@ -154,15 +179,9 @@ class SupervisedFleet(Fleet):
                 ended = ActorEnd(f"it can't be started: {reason(error)}")
             if ended is None or self._stopping.is_set():
                 return
-            was_stable = time.monotonic() - started > STABLE_SECONDS and not ended.useless  # building may take long
+            was_stable = endings.add(ended, time.monotonic() - started)
             if was_stable:
-                delays, failures, has_lasted = growing_delays(), 0, True
-            elif ended.useless and not has_lasted:
-                raise ActorFailed(f"actor {number} can't run: {ended.how} (log: {log})")
-            else:
-                failures += not ended.killed
-            if failures >= MAX_FAILURES:
-                raise ActorFailed(f"actor {number} ended {failures} times in a row: {ended.how} (log: {log})")
+                delays = growing_delays()
             with self._lock:
                 self.restarts += 1
                 # Warn once if many actors repeatedly fail at the start for the same reason.

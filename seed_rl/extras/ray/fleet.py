@@ -20,7 +20,7 @@ from seed_rl.actor.loop import Actor
 from seed_rl.actor.watch import end_process
 from seed_rl.envs.base import CannotBuild
 from seed_rl.extras.ray.cluster import PATIENCE_SECONDS, SLOW_SECONDS, why_it_cannot_start
-from seed_rl.runs.fleet import MAX_FAILURES, STABLE_SECONDS, ActorFailed, Fleet
+from seed_rl.runs.fleet import ActorEnd, ActorFailed, Endings, Fleet
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.system.files import Outage, explaining, reason
 from seed_rl.transport.address import parse_address
@@ -95,12 +95,9 @@ class RayActor:
 class _Member:
     """An actor of the fleet as seen by the learner's process."""
 
-    name: str
-    log: str
+    endings: Endings
     handle: Any
     began: float | None = None  # start time; None while the actor waits for resources
-    failures: int = 0  # number of early failures in a row
-    has_lasted: bool = False  # whether it has once run for longer than `STABLE_SECONDS`
 
 
 @dataclasses.dataclass(eq=False)
@@ -154,7 +151,7 @@ class RayActors(Fleet):
         members = []
         for name in (f"actor-{number}" for number in range(self.count)):
             log = os.path.join(self.log_directory, f"{name}.log")
-            members.append(_Member(name, log, kind.options(name=name).remote()))
+            members.append(_Member(Endings(name, log), kind.options(name=name).remote()))
             self._call(members[-1])
         self._changed_at = self._enough_at = time.monotonic()
         while not self._stopping.is_set():
@@ -191,30 +188,27 @@ class RayActors(Fleet):
                     self._ended(member, began, error)
                 continue
             if member.began:
-                with self._outage.tolerating(), open(member.log, "a", encoding="utf-8") as file:
+                with self._outage.tolerating(), open(member.endings.log, "a", encoding="utf-8") as file:
                     file.write(text)
             else:
                 member.began = time.monotonic()
-                _log.info("%s runs on %s", member.name, text)
+                _log.info("%s runs on %s", member.endings.name, text)
 
     def _ended(self, member: _Member, began: float | None, error: Exception) -> None:
         """Give up, or restart the actor in a new process."""
-        how, log = "its process or node was lost", f"(log: {member.log})"
-        useless = isinstance(error, CannotBuild)
-        has_lasted = began is not None and time.monotonic() - began > STABLE_SECONDS and not useless
-        if has_lasted:
-            member.failures, member.has_lasted = 0, True
         if isinstance(error, ray.exceptions.ActorDiedError):  # permanently
             return self._give_up(f"actors can't start: {why_it_cannot_start(error)}")
+        end = ActorEnd("its process or node was lost", killed=True)
         if isinstance(error, ray.exceptions.RayTaskError):
-            how = str(error.cause) if useless else reason(error.cause)  # sentences may be long
-            if useless and not member.has_lasted:
-                return self._give_up(f"{member.name} can't run: {how} {log}")
-            member.failures += not has_lasted
-            if member.failures == MAX_FAILURES:
-                return self._give_up(f"{member.name} ended {MAX_FAILURES} times in a row: {how} {log}")
+            useless = isinstance(error, CannotBuild)  # whose sentence may be long
+            end = ActorEnd(str(error.cause) if useless else reason(error.cause), useless=useless)
+        try:
+            member.endings.add(end, 0.0 if began is None else time.monotonic() - began)
+        except ActorFailed as failed:
+            return self._give_up(str(failed))
+        if not end.killed:
             ray.kill(member.handle, no_restart=False)
-        _log.warning("%s ended: %s; Ray restarts it %s", member.name, how, log)
+        _log.warning("%s ended: %s; Ray restarts it (log: %s)", member.endings.name, end.how, member.endings.log)
         return self._call(member)
 
     def _look_for_room(self) -> None:
