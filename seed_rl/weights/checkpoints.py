@@ -108,7 +108,8 @@ def find(logdir: str, name: str | None) -> str:
     if not os.path.dirname(name) and not os.path.exists(name):
         name = os.path.join(directory, name)
     if not os.path.exists(name):
-        raise CheckpointError(f"{name} can't be read: No such file or directory")
+        there = ", ".join(os.path.basename(path) for path in paths(directory)[-3:]) or "no checkpoint"
+        raise CheckpointError(f"{name} can't be read: No such file or directory; the newest of the run: {there}")
     return name
 
 

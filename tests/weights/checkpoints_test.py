@@ -67,6 +67,8 @@ def test_a_checkpoint_is_found_by_its_name_alone(tmp_path):
         assert find(str(tmp_path), name) == f"{folder}/checkpoint-000000000007.npz"
     with pytest.raises(CheckpointError, match="has no best checkpoint: the first is written after 10 evaluation episo"):
         find(str(tmp_path), "best")
+    with pytest.raises(CheckpointError, match="000008.npz can't be read: .*: checkpoint-0+6.npz, checkpoint-0+7.npz$"):
+        find(str(tmp_path), "8")
     (folder / "best.npz").touch()
     assert find(str(tmp_path), "best") == f"{folder}/best.npz"
 
