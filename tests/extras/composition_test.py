@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import pathlib
+import re
 
 import fsspec
 import pytest
@@ -113,3 +114,10 @@ def test_a_run_on_ray_in_a_store_has_both_and_each_host_its_own_directory(differ
             pathlib.Path(directory, "metrics.jsonl").write_text("its own")
     store = fsspec.filesystem("memory")
     assert all(map(store.exists, ("bucket/run/metrics.jsonl", "bucket/run/host-1/metrics.jsonl")))
+
+
+def test_the_page_of_the_architecture_has_each_neighbour():
+    root = pathlib.Path(__file__).parents[2]
+    page = (root / "docs/architecture.md").read_text(encoding="utf-8")
+    folders = sorted(path.parent.name for path in root.glob("seed_rl/extras/*/__init__.py"))
+    assert sorted(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == folders
