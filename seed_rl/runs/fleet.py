@@ -65,7 +65,7 @@ class Endings:
     """Whether it has once run for longer than `STABLE_SECONDS`."""
 
     def add(self, end: ActorEnd, seconds: float) -> bool:
-        """Return whether the actor had run for long enough when it ended; raise ActorFailed if it can't run."""
+        """Count an end; return whether it came later than `STABLE_SECONDS`, or raise ActorFailed to start no more."""
         was_stable = seconds > STABLE_SECONDS and not end.useless  # building may take long
         if was_stable:
             self.failures, self.has_lasted = 0, True
