@@ -13,7 +13,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
 from seed_rl.envs.spaces import leaves, tensors_of
 from seed_rl.envs.vector.final import numbers_of
-from seed_rl.envs.vector.wrappers import MASK
+from seed_rl.envs.vector.wrappers import MASK, fitting
 from seed_rl.foreign import description_of, kind_of, short_repr
 
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -21,7 +21,8 @@ _RESULTS = {"reset": ("observation", "info"), "step": ("observation", "reward", 
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment whose observations are compared with its space, later ones by shape, and whose errors name it.
+    """An environment whose observations are compared with its space, later ones by shape, and integers by dtype, and
+    whose errors name it.
 
     Action masks for choices, which `info` has, as in Gymnasium's own environments, or a method `action_masks()` gives,
     as for MaskablePPO, become a part `action_mask` of the observations. `info` has only `numbers_of` an episode that
@@ -118,7 +119,7 @@ class Checked(gymnasium.Wrapper):
 
     def _has_shapes(self, observation: Any) -> bool:
         try:
-            return all(np.shape(leaf.of(observation)) == leaf.space.shape for leaf in self._numeric)
+            return all(_is_plain(leaf.of(observation), leaf.space) for leaf in self._numeric)
         except (LookupError, TypeError, ValueError):  # of another structure
             return False
 
@@ -135,7 +136,8 @@ class Checked(gymnasium.Wrapper):
             with contextlib.suppress(LookupError, TypeError, ValueError):
                 batch: Any = create_empty_array(space, 1)
                 (batched,) = concatenate(space, [value], batch)
-                if not isinstance(space, _CHOICES) or space.contains(batched):
+                is_choice, is_box = isinstance(space, _CHOICES), isinstance(space, spaces.Box)
+                if space.contains(batched) if is_choice else not is_box or fitting(space, np.asarray(value)).all():
                     continue
             is_short = not isinstance(value, np.ndarray) or (value.shape == space.shape and value.size < 4)
             raise self._kind(what)(f"{declared} came as {short_repr(value) if is_short else kind_of(value)}")
@@ -148,6 +150,12 @@ class Checked(gymnasium.Wrapper):
             if (count := np.size(reward)) > 1:
                 came = f"{count}; games of several players belong to the suite PettingZoo: docs/guides/environment.md"
             raise EnvironmentFailed(f"{self._name}: the reward of step must be one number, got {came}") from None
+
+
+def _is_plain(value: Any, space: Any) -> bool:
+    """Whether a value has the shape of its space, and needs no other look: a batch of integers could wrap it."""
+    is_exact = space.dtype.kind == "f" or isinstance(space, _CHOICES) or getattr(value, "dtype", None) == space.dtype
+    return is_exact and np.shape(value) == space.shape
 
 
 @contextlib.contextmanager

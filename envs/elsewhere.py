@@ -29,7 +29,7 @@ from seed_rl.envs.vector.workers import CLOSE_SECONDS
 from seed_rl.specs import ArraySpec, EnvSpec, choices_of
 from seed_rl.system import children
 from seed_rl.system.files import explaining
-from seed_rl.types import EnvOutput
+from seed_rl.types import MAX_OBSERVATION, MAX_REWARD, EnvOutput
 
 _log = logging.getLogger(__name__)
 
@@ -82,17 +82,20 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
 
 
 def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
-    """Yield the outputs of random play, or raise CannotBuild if one does not match the spec, or is not finite."""
+    """Yield the outputs of random play; raise CannotBuild if one does not match the spec, or a learner refuses it."""
     for output in random_play(env, spec):
         tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
-        parts = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
-        for subject, values, part in [*parts, ("reward", output.reward, ArraySpec((), "float32"))]:
+        named = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
+        parts = [(*each, MAX_OBSERVATION) for each in named]
+        for subject, values, part, limit in [*parts, ("reward", output.reward, ArraySpec((), "float32"), MAX_REWARD)]:
             tensor = np.asarray(values)
             came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape[1:]))}]"
             if came != str(part):
                 raise CannotBuild(f"{title}: {subject} is declared as {part}, but came as {came}")
             if not (finite := np.isfinite(tensor)).all():
                 raise CannotBuild(f"{title}: {subject} must be finite in {tensor.dtype}, but is {tensor[~finite][0]}")
+            if tensor.dtype.kind == "f" and (huge := abs(tensor) > limit).any():
+                raise CannotBuild(f"{title}: {subject} must be at most {limit:g} in size, but is {tensor[huge][0]:g}")
         yield output
 
 

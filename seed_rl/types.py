@@ -13,6 +13,11 @@ Leading axes are `[B, ...]` while acting, `[B, L, ...]` in stores and time-major
 
 from typing import Any, NamedTuple
 
+MAX_REWARD = 1e6
+"""Largest absolute reward that a learner accepts: the square of a larger one could overflow."""
+MAX_OBSERVATION = 1e8
+"""Largest absolute value that a learner accepts in observations of floating-point numbers."""
+
 
 class EnvOutput(NamedTuple):
     """The output of an environment: the transition caused by the *previous* action.

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from seed_rl.envs.base import autoreset_mode
+from seed_rl.envs.base import EnvironmentFailed, autoreset_mode
 
 _MOST_NUMBERS = 32  # about an episode
 _NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
@@ -82,10 +82,14 @@ def replace_rows(observation: Any, which: np.ndarray, new: Any) -> Any:
 
 
 class ConvertedVectorEnv(VectorWrapper, abc.ABC):
-    """Environments whose observations are converted, also those in `info`; a subclass sets the spaces."""
+    """Environments whose observations are converted, also those in `info`; a subclass sets the spaces.
 
-    def __init__(self, env: VectorEnv):
+    Steps raise EnvironmentFailed, with the environments' name, unless there is a reward and an end for each of them.
+    """
+
+    def __init__(self, env: VectorEnv, name: str = "an environment"):
         super().__init__(env)
+        self._name = name
         self._is_late = autoreset_mode(env) == AutoresetMode.NEXT_STEP
         self._nowhere = np.zeros(env.num_envs, bool)
 
@@ -98,7 +102,12 @@ class ConvertedVectorEnv(VectorWrapper, abc.ABC):
         return self.convert(observation, self._nowhere), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(actions)
+        observation, reward, *ends, info = self.env.step(actions)
+        terminated, truncated = (np.asarray(each, np.bool_) for each in ends)
+        for part, values in (("rewards", reward), ("terminated", terminated), ("truncated", truncated)):
+            if np.shape(values) != self._nowhere.shape:
+                wanted, came = list(self._nowhere.shape), list(np.shape(values))
+                raise EnvironmentFailed(f"{self._name}: {part} of a step must be an array {wanted}, got {came}")
         observation = self.convert(observation, terminated | truncated if self._is_late else self._nowhere)
         if "final_obs" in info and truncated.any():
             which = np.flatnonzero(truncated)

@@ -16,6 +16,7 @@ from seed_rl.envs.spaces import Leaf, action_spec, check_size, leaves
 from seed_rl.envs.vector import frames
 from seed_rl.envs.vector.actions import flat_actions
 from seed_rl.envs.vector.final import ConvertedVectorEnv
+from seed_rl.foreign import kind_of, short_repr
 from seed_rl.specs import LEGAL_ACTIONS, choices_of
 from seed_rl.system.files import explaining
 
@@ -39,7 +40,8 @@ class FlatVectorEnv(ConvertedVectorEnv):
 
     Action masks, the part `action_mask` or those below it, have a value for each choice of the action, 1 where it is
     legal. They become bits, as `specs.EnvSpec` says. Steps raise EnvironmentFailed if an environment allows no action,
-    except at the end of an episode, or if an observation or reward is not a number.
+    except at the end of an episode, if an observation or reward is not a number, or if an observation is not what its
+    space declares: a choice that it doesn't have, or a number that its dtype can't hold.
     """
 
     def __init__(
@@ -57,8 +59,7 @@ class FlatVectorEnv(ConvertedVectorEnv):
         below. The parts `kept` stay unless they are dropped. For `frame_size` and `grayscale` see `frames.conversion`.
         """
         autoreset_mode(env, name)
-        super().__init__(env)
-        self._name = name
+        super().__init__(env, name)
         with explaining(CannotBuild, name, ValueError):
             found = [leaf for leaf in leaves(env.single_observation_space) if 0 not in (leaf.space.shape or ())]
             self._parts = [(leaf, *_sent(leaf, frame_size, grayscale)) for leaf in _choose(found, keys, kept)]
@@ -89,7 +90,15 @@ class FlatVectorEnv(ConvertedVectorEnv):
 
     @np.errstate(over="ignore")  # what is too large for float32 becomes infinity
     def convert(self, observation: Any, ended: np.ndarray) -> Any:
-        flat = {leaf.name: convert(leaf.of(observation)) for leaf, _, convert in self._parts}
+        flat = {}
+        for leaf, _, convert in self._parts:
+            values = np.asarray(leaf.of(observation))
+            if not (fits := fitting(leaf.space, values)).all():
+                odd = values[np.broadcast_to(fits, values.shape).reshape(len(values), -1).all(axis=1).argmin()]
+                part = f"an environment of {self._name}: observation {leaf.name}".rstrip()
+                came = short_repr(odd) if odd.size < 4 else kind_of(odd)
+                raise EnvironmentFailed(f"{part} is declared as {short_repr(leaf.space)}, but came as {came}")
+            flat[leaf.name] = convert(values)
         if self._masks:
             flat[LEGAL_ACTIONS] = self._pack([flat.pop(name) for name in self._masks], ended)
         return flat.get("", flat)
@@ -111,6 +120,22 @@ class FlatVectorEnv(ConvertedVectorEnv):
             where = f"environment {possible.argmin()} of {len(possible)}"
             raise EnvironmentFailed(f"{self._name} allows no action in {where}: {MASK} has no 1")
         return np.packbits(legal, axis=1, bitorder="little")
+
+
+def fitting(space: gymnasium.Space[Any], values: np.ndarray) -> np.ndarray:
+    """Where numbers, [...] or [E, ...], stay what they are in the dtype of a Box, or are among a space's choices."""
+    dtype = np.dtype(space.dtype)
+    if isinstance(space, spaces.Box) and (dtype.kind == "f" or values.dtype == dtype):
+        return np.array(True)
+    if values.dtype.kind not in "biu":
+        return np.array(False)
+    if isinstance(space, spaces.Box):
+        return values.astype(dtype) == values
+    if isinstance(space, spaces.MultiBinary):
+        return (values == 0) | (values == 1)
+    assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+    sizes = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    return (values >= space.start) & (values < space.start + sizes)
 
 
 def _by_name(observation: Any) -> dict[str, np.ndarray]:

@@ -57,7 +57,12 @@ def check_references() -> None:
 
     `gin.finalize` would also call the hooks of others, whose configuration this isn't.
     """
-    gin.config.validate_macros_hook(gin.config._CONFIG)
+    try:
+        gin.config.validate_macros_hook(gin.config._CONFIG)
+    except ValueError as error:
+        if unbound := re.search(r"'([\w/]+)/gin\.macro'", str(error)):
+            raise ValueError(f"%{unbound[1]} has no value: a line {unbound[1]} = ... gives it one") from error
+        raise
     gin.config.find_unknown_references_hook(gin.config._CONFIG)
     gin.config.find_missing_overrides_hook(gin.config._CONFIG)
 

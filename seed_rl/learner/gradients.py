@@ -97,7 +97,7 @@ class Gradients:
             what = f"{type(self.agent).__name__}.variables lacks {', '.join(sorted(stray))}"
             remedy = "build all layers when the agent is made, as parts of its network or of `variables`"
             raise CannotAct(f"{what}, which its loss or a group of it uses: {remedy}")
-        self._check(output)
+        self._check(output, weights.shape[0])
         gradients = {}
         for name, own in variables.items():
             found = tape.gradient(output.losses[name], own)
@@ -115,13 +115,16 @@ class Gradients:
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
         return gradients, Measures(means, maxima, priorities)
 
-    def _check(self, output: Any) -> None:
-        """Raise CannotAct unless an agent has returned a loss for each of its groups."""
+    def _check(self, output: Any, sequences: int) -> None:
+        """Raise CannotAct unless an agent has returned a loss for each of its groups, and all priorities or none."""
         losses = getattr(output, "losses", output)
         came = {key: kind_of(loss) for key, loss in losses.items()} if isinstance(losses, Mapping) else kind_of(losses)
         expected = dict.fromkeys(self.agent.groups, "float32[]")
         if not isinstance(output, LossOutput) or came != expected:
             what = f"a LossOutput with the losses {expected}, got a {type(output).__name__} with {came}"
+            raise CannotAct(f"{type(self.agent).__name__}.loss must return {what}")
+        if not isinstance(output.priorities, tuple) and kind_of(output.priorities) != f"float32[{sequences}]":
+            what = f"priorities float32[{sequences}] or (), got {kind_of(output.priorities)}"
             raise CannotAct(f"{type(self.agent).__name__}.loss must return {what}")
 
 

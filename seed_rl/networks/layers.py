@@ -86,16 +86,23 @@ def check_features(config: TrunkConfig, role: str, features: Any, leading: Seque
     if shape is None or len(shape) != len(leading) + 1 or list(shape[:-1]) != list(leading):
         wanted = f"[{', '.join([*map(str, leading), 'F'])}]"
         found = f"the shape {list(shape)}" if shape is not None else type(features).__name__
-        layer = f"{type(config).__name__}.{role} = {getattr(config, role)!r}"
-        error = CannotAct(f"{layer}: its features must have the shape {wanted}, got {found}")
-        error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would add a layer's arguments
-        raise error
+        raise mistake(config, role, f"its features must have the shape {wanted}, got {found}")
+
+
+def mistake(config: TrunkConfig, role: str, what: str) -> CannotAct:
+    """The error of a custom layer: the setting that names it, and what is wrong."""
+    error = CannotAct(f"{type(config).__name__}.{role} = {getattr(config, role)!r}: {what}")
+    error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would add a layer's arguments
+    return error
 
 
 def build_core(config: TrunkConfig) -> Any:
-    """Build the recurrent core; None if there is none."""
+    """Build the recurrent core, None if there is none; raise CannotAct for a custom one without an initial state."""
     if config.core == "none":
         return None
     if config.core in ("lstm", "gru"):
         return (ResetLSTM if config.core == "lstm" else ResetGRU)(config.core_units, config.dtype, "core")
-    return build_own(config, "core", "core")
+    core = build_own(config, "core", "core")
+    if not callable(getattr(core, "initial_state", None)):
+        raise mistake(config, "core", "it must have a method initial_state(batch_size)")
+    return core

@@ -10,9 +10,19 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from seed_rl.foreign import kind_of
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.frame_stack import initial_frames, stack_frames, time_first
-from seed_rl.networks.layers import as_image, block_of, build_core, build_own, build_torso, check_features, check_torso
+from seed_rl.networks.layers import (
+    as_image,
+    block_of,
+    build_core,
+    build_own,
+    build_torso,
+    check_features,
+    check_torso,
+    mistake,
+)
 from seed_rl.networks.normalisation import RunningMoments, normalised
 from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
@@ -141,7 +151,10 @@ class Trunk(BuiltInUse):
         core_state: Any = ()
         if self._core is not None:
             leading = features.shape[:-1]
-            features, core_state = self._core(features, env_output.done, state.core)
+            result = self._core(features, env_output.done, state.core)
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise mistake(self._config, "core", f"it must return (features, state), got {kind_of(result)}")
+            features, core_state = result
             check_features(self._config, "core", features, leading)
             features = features if self._core_norm is None else self._core_norm(features)
         return features, TrunkState(after, core_state)

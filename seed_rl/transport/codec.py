@@ -16,16 +16,10 @@ import numpy as np
 
 from seed_rl.specs import ArraySpec, EnvSpec, MixedSpec, bounds_of
 from seed_rl.transport.protocol import ALL_IN_MEMORY, SOME_IN_MEMORY, WireError
-from seed_rl.types import EnvOutput
+from seed_rl.types import MAX_OBSERVATION, MAX_REWARD, EnvOutput
 
 if sys.byteorder != "little":
     raise ImportError("seed_rl.transport needs a little-endian machine: tensors are sent as they are in memory")
-
-
-MAX_REWARD = 1e6
-"""Largest absolute reward that is accepted: the square of a larger one could overflow."""
-MAX_OBSERVATION = 1e8
-"""Largest absolute value that is accepted in observations of floating-point numbers."""
 
 
 class _Field(NamedTuple):

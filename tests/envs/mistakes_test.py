@@ -56,6 +56,9 @@ def play_two_steps(config):
         (play_two_steps, {"reward": None}, EnvironmentFailed, "one number, got None$"),
         (probe_spec, {"observation": NANS}, CannotBuild, "observation must be finite"),
         (probe_spec, {"reward": 1e300}, CannotBuild, "reward must be finite"),
+        (probe_spec, {"reward": 3e8}, CannotBuild, r"reward must be at most 1e\+06 in size, but is 3e\+08"),
+        (probe_spec, {"observation": [0, -2e8, 0]}, CannotBuild, r"observation must be at most 1e\+08 in size"),
+        (play_two_steps, {"observation": [300, 0, 0], "space": "bytes"}, CannotBuild, r"uint8\), but came as .*300"),
         (Gym.watch, {"render": "planes"}, CannotBuild, r"uint8\(3, 20, 30\); and there is nothing to draw"),
         (Gym.watch, {"render": "error"}, CannotBuild, r"render: ValueError: the game crashed \(mistaken_env.py, line"),
         (watch_elsewhere, {"render": "exit"}, CannotBuild, "render: SystemExit"),
@@ -74,17 +77,19 @@ def test_a_mistake_is_an_error_that_says_where_and_what(act, options, kind, word
     [
         ({"third observation": {"a": FINE, "b": LONG}}, r"step 'b' is .*float64\[4\]"),
         ({"third observation": {"a": FINE}}, "{'a'"),
+        ({"third observation": [300, 0, 0], "space": "bytes"}, r"step is declared as Box.* came as array\(\[300"),
+        ({"third observation": [7, -2], "space": "pair"}, r"declared as MultiDiscrete.*, but came as array"),
         ({"third observation": {"a": FINE, "b": NANS}}, "observation b must be a number"),
         ({"third reward": np.nan}, "reward must be a number"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*ERROR")
 def test_an_odd_step_after_others_is_an_error_with_the_environment_and_the_part(make, mistake, word):
-    env = make(mistaken(space="parts", **mistake), 2)
+    env = make(mistaken(**{"space": "parts"} | mistake), 2)
     env.reset(seed=1)
     for _ in range(2):
         env.step(np.zeros(2, np.int32))
-    with pytest.raises(EnvironmentFailed, match=f"^environment 1 of 2 .*{word}"):
+    with pytest.raises(EnvironmentFailed, match=f"^(environment 1 of 2|an environment) .*{word}"):
         env.step(np.zeros(2, np.int32))
 
 
@@ -101,6 +106,29 @@ def test_an_odd_last_observation_of_one_environment_is_an_error():
     env.env.step = lambda actions: (np.zeros((2, 1)), np.zeros(2), np.zeros(2, bool), np.array([False, True]), info)
     with pytest.raises(EnvironmentFailed, match="^environment 1 of 2 of lost: last observation must be a number"):
         env.step(np.zeros(2, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("space", "mistake", "word"),
+    [
+        (spaces.Box(0, 255, (1,), np.uint8), {"observation": [[0.0], [0.5]]}, r"uint8\), but came as array\(\[0"),
+        (spaces.Box(0, 255, (1,), np.uint8), {"observation": [[3], [300]]}, r"uint8\), but came as array\(\[300\]\)"),
+        (spaces.Discrete(2), {"observation": [0, 7]}, r"declared as Discrete\(2\), but came as .*7"),
+        (spaces.MultiBinary(1), {"observation": [[1], [3]]}, r"declared as MultiBinary\(1\), but .*\(\[3\]\)"),
+        (spaces.Discrete(2), {"reward": 1.0}, r"rewards of a step must be an array \[2\], got \[\]"),
+        (spaces.Discrete(2), {"terminated": [[0], [1]]}, r"terminated of a step must be an array \[2\], got \[2, 1\]"),
+        (spaces.Discrete(2), {"truncated": None}, r"truncated of a step must be an array \[2\], got \[\]"),
+    ],
+)
+def test_a_vector_environment_that_returns_something_else_is_an_error(space, mistake, word):
+    env = FlatVectorEnv(UniformVectorEnv(2, space, spaces.Discrete(2)), name="Game-v0")
+    fine = {"observation": np.zeros((2, *space.shape), np.int64), "reward": np.zeros(2), "terminated": [False, True]}
+    parts = fine | {"truncated": np.zeros(2, bool)}
+    env.env.step = lambda actions: (*(parts | {key: np.array(value) for key, value in mistake.items()}).values(), {})
+    with pytest.raises(EnvironmentFailed, match=f"^(an environment of )?Game-v0: .*{word}"):
+        env.step(np.zeros(2, np.int32))
+    env.env.step = lambda actions: (*parts.values(), {})
+    assert env.step(np.zeros(2, np.int32))[2].tolist() == [False, True]
 
 
 @pytest.mark.filterwarnings("error:.*overflow")

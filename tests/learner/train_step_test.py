@@ -204,6 +204,7 @@ STRAY = keras.Variable([1.0], dtype="float32", name="stray")
         (lambda out: out._replace(losses={}), "got a LossOutput with {}$"),
         (lambda out: out._replace(losses=out.losses | {"more": 0.0}), "'more': '0.0'}$"),
         (lambda out: out._replace(losses={"both": out.losses["both"] * tf.ones([2])}), r"{'both': 'float32\[2\]'}$"),
+        (lambda out: out._replace(priorities=tf.ones([3])), r"priorities float32\[6\] or \(\), got float32\[3\]$"),
         (lambda out: out._replace(losses={"both": tf.zeros([])}), "'both' of QuadraticAgent depends on no variable"),
         (
             lambda out: out._replace(losses={"both": out.losses["both"] * STRAY.value[0]}),

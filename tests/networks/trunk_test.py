@@ -177,6 +177,15 @@ class NoTensor(LeakySum):
         return None, state
 
 
+class NoState(LeakySum):
+    initial_state = None
+
+
+class OutputsAlone(LeakySum):
+    def call(self, inputs, done, state):
+        return inputs
+
+
 @pytest.mark.parametrize(
     ("observation", "role", "layer", "words"),
     [
@@ -186,8 +195,15 @@ class NoTensor(LeakySum):
         (IMAGES.observation, "torso", f"{__name__}:Sizeless", "is called with units, kernel_initializer, dtype, name"),
         (IMAGES.observation, "torso", f"{__name__}:Misshapen", r"the shape \[1, F\], got the shape \[1, 4, 4, 3\]"),
         (IMAGES.observation, "core", f"{__name__}:NoTensor", r"the shape \[1, 1, F\], got NoneType"),
+        (IMAGES.observation, "core", f"{__name__}:NoState", r"a method initial_state\(batch_size\)$"),
+        (
+            IMAGES.observation,
+            "core",
+            f"{__name__}:OutputsAlone",
+            r"return \(features, state\), got float32\[1, 1, \d+\]$",
+        ),
     ],
-    ids=["no image", "too small", "missing", "other arguments", "misshapen", "no tensor"],
+    ids=["no image", "too small", "missing", "other arguments", "misshapen", "no tensor", "no state", "outputs alone"],
 )
 def test_a_layer_that_does_not_fit_is_named(observation, role, layer, words):
     def features():

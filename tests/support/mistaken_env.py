@@ -13,6 +13,7 @@ BOX = spaces.Box(-1, 1, (3,), np.float32)
 SPACES = {
     "pair": spaces.MultiDiscrete([3, 3]),
     "parts": spaces.Dict({"a": BOX, "b": BOX}),
+    "bytes": spaces.Box(0, 255, (3,), np.uint8),
     "doubles": spaces.Box(-np.inf, np.inf, (3,), np.float64),
     "names": spaces.Dict({"é": BOX, "": BOX, "x" * 300: BOX, "plain": BOX}),
 }
@@ -56,8 +57,10 @@ class Mistaken(gymnasium.Env):
         return made(self._mistakes[place]) if place in self._mistakes else fine
 
     def _observe(self):
-        fine, space = np.zeros(3, np.float32), self.observation_space
-        return self._or("observation", dict.fromkeys(space, fine) if isinstance(space, spaces.Dict) else fine)
+        space = self.observation_space
+        if isinstance(space, spaces.Dict):
+            return self._or("observation", dict.fromkeys(space, np.zeros(BOX.shape, BOX.dtype)))
+        return self._or("observation", np.zeros(space.shape, space.dtype))
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

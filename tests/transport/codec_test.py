@@ -7,9 +7,9 @@ import pytest
 
 from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MixedSpec, MultiDiscreteSpec
 from seed_rl.transport import seed_rl_pb2 as pb
-from seed_rl.transport.codec import MAX_OBSERVATION, StepCodec
+from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.protocol import WireError
-from seed_rl.types import EnvOutput
+from seed_rl.types import MAX_OBSERVATION, EnvOutput
 
 SMALL = EnvSpec(ArraySpec((2, 3), "uint8"), DiscreteSpec(5))
 NAMED = EnvSpec({"pixels": ArraySpec((4,), "uint8"), "alive": ArraySpec((), "bool")}, DiscreteSpec(5))
