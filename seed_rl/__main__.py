@@ -14,9 +14,9 @@ def main() -> int:
         from seed_rl.cli.main import main
 
         return main()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print("seed_rl: interrupted", file=sys.stderr)
-        return 130
+        return interrupt.args[0] if interrupt.args else 130
 
 
 def _repair_streams() -> None:

@@ -90,8 +90,7 @@ class R2D2Agent(ModelAgent):
         super().__init__(network(), env_spec, config.unroll_length, overlap=config.burn_in + 1)
         frozen = create_weights(network(), env_spec)
         self._target = TargetNetwork(self.model, frozen, config.target_update_period, config.target_update_rate)
-        if config.target_update_rate == 1:
-            self.copies = frozen.variables
+        self.copies = frozen.variables
 
     @property
     def variables(self) -> Sequence[Any]:
@@ -134,7 +133,10 @@ class R2D2Agent(ModelAgent):
         return q_learning.sequence_priorities(errors, learned.env_output.last[:-1], self._config.max_priority_weight)
 
     def after_update(self, learner_updates: int) -> None:
-        self._target.after_update(learner_updates)
+        if learner_updates:
+            self._target.after_update(learner_updates)
+        else:
+            self._target.copy()
         if self._least_epsilon:
             self._least_epsilon.after_update(learner_updates)
 

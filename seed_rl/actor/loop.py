@@ -92,13 +92,13 @@ class Actor:
                 finally:
                     client.close()
         finally:
-            self._watch.stop()
             for group in [*self._built]:
                 self._close(group)
+            self._watch.stop()
 
     def _close(self, group: int) -> None:
         try:
-            self._built.pop(group)[2].close()
+            self._watch.call("close", self._built.pop(group)[2].close)
         except Exception as error:  # it must not mask the reason for closing
             _log.warning("an environment could not be closed: %r", error)
 

@@ -19,7 +19,7 @@ from seed_rl.errors import Failure
 _log = logging.getLogger(__name__)
 
 _TICKS = 20  # looks in the time after which an environment counts as hanging
-_LONGER = {"step": 1, "reset": 10, "make": 30}  # which may load or compile levels
+_LONGER = {"step": 1, "reset": 10, "make": 30, "close": 1}  # which may load or compile levels
 _AGAIN = 10  # times the limit until a hanging environment is named again
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import Unrolls
-from seed_rl.system.archives import Archive, writing
+from seed_rl.system.archives import Archive, BadArchive, writing
 
 PIECE_BYTES = 64_000_000
 """Bytes of unrolls copied out of a store at a time."""
@@ -35,12 +35,16 @@ def arrays_of(snapshot: Archive) -> dict[str, np.ndarray]:
 
 
 def read_unrolls(snapshot: Archive, unrolls: Unrolls, slots: np.ndarray) -> None:
-    """Read the unrolls of a snapshot, in their order, into `slots`, int32 [n]; raise ValueError if odd."""
+    """Read the unrolls of a snapshot, in their order, into `slots`, int32 [n]; raise ValueError, or
+    BadArchive with the reason, if odd."""
+    if _PLACES not in snapshot:
+        raise BadArchive("it is of an earlier version, which stored steps in another way")
     pool, numbers = unrolls.pool, snapshot[_PLACES]
     if numbers.shape != pool.places[slots].shape or numbers.dtype != np.int32 or numbers.min(initial=0) < -1:
         raise ValueError(f"expected places int32{list(pool.places[slots].shape)}, got {numbers.dtype}{numbers.shape}")
     if (needed := int(numbers.max(initial=-1)) + 1) > pool.num_free_places:
-        raise ValueError(f"it has {needed:,} steps, and there is room for {pool.num_free_places:,} with these settings")
+        room = f"there is room for {pool.num_free_places:,} with these settings"
+        raise BadArchive(f"it has {needed:,} steps, and {room} (fewer environments, or a smaller Replay.capacity)")
     places = pool.acquire_places(needed)
     left = {name for name in snapshot if name.startswith(_UNROLLS)} - {_PLACES}
     for prefix, rows, indices in _pieces(unrolls, slots, places):

@@ -125,7 +125,7 @@ def check_outputs(paths: Iterable[str], overwrite: bool = True, directories: boo
             raise UsageError(f"--output {path} can't be written: there is no directory {parent}")
         if exists and os.path.isdir(path) != directories:
             raise UsageError(f"--output {path} can't be written: it is {'a file' if directories else 'a directory'}")
-        if not os.access(path if exists else parent, os.W_OK):
+        if not os.access(path if exists and directories else parent, os.W_OK):  # an existing file is replaced
             raise UsageError(f"--output {path} can't be written: permission denied")
         if exists and not overwrite and (not directories or os.listdir(path)):
             raise UsageError(f"--output {path} exists already: choose another name, or --overwrite")

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -112,6 +113,9 @@ def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator
     notes: list[str] = []
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7, 4.2 + 0.1 * num_curves), layout="constrained")
+        known = figure.canvas.get_supported_filetypes()
+        if odd := [path for path in outputs if os.path.splitext(path)[1].lower().lstrip(".") not in known]:
+            raise ValueError(f"{odd[0]} has none of the extensions {', '.join(sorted(known))}")
         axes = figure.subplots()
         axes.set(**labels)
         axes.margins(x=0.01)

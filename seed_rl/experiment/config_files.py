@@ -20,6 +20,7 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.errors import UsageError
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gone import without_gone, without_gone_in_text
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.experiment.own_gin import SHIPPED, check_references, own_gin, references_in
 from seed_rl.experiment.saved_config import CHOSEN, SAVED, groups, saved_settings
 from seed_rl.foreign import description_of, short_repr, without_gin
@@ -106,6 +107,8 @@ def _change_agent(name: str) -> None:
     old, reserved = _agent(), gin.get_bindings("Actors").get("num_eval_envs")
     if type(old).__name__.lower() == name:
         return
+    for field in dataclasses.fields(Optimizer):  # comes with the agent, as a whole
+        gin.bind_parameter(f"Optimizer.{field.name}", field.default)
     _parse(gin.parse_config_file, find_config(_AGENTS + name))
     if reserved:
         gin.bind_parameter("Actors.num_eval_envs", reserved)

@@ -36,7 +36,7 @@ class Optimizer(Settings):
     """RMSProp only: decay rate of the moving average of squared gradients."""
     momentum: Decay = 0.0
     """RMSProp only: momentum."""
-    epsilon: NonNegative = 1e-7
+    epsilon: Annotated[float, Within(1e-30)] = 1e-7
     """Constant added to the denominator: outside the square root in Adam, inside in RMSProp. (IMPALA's Atari runs use
     0.01 with losses summed over the batch; losses here are means, so gradients are smaller by that factor.)"""
     clip_norm: NonNegative = 0.0

@@ -47,11 +47,10 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
     largest = max(candidates, key=lambda name: usable[name])
     need = f"{_in_bytes(sizes.store_nbytes)} ({_in_bytes(sizes.kept_nbytes)} each)"
     few = f"{sizes.num_slots:,} unrolls need {need}, and {_in_bytes(usable[largest])} of {largest} are free"
-    if not sizes.replay_capacity:
-        raise ConfigError(f"{few}: shorten unrolls, or use fewer of them")
     others = sizes.store_nbytes - sizes.num_kept * sizes.kept_nbytes
-    fitting = (usable[largest] - others) // sizes.kept_nbytes
-    raise ConfigError(f"{few}: a Replay.capacity of at most {max(0, fitting):,} fits")
+    if sizes.replay_capacity and (fitting := (usable[largest] - others) // sizes.kept_nbytes) > 0:
+        raise ConfigError(f"{few}: a Replay.capacity of at most {fitting:,} fits")
+    raise ConfigError(f"{few}: shorten unrolls and what is kept before them (burn_in, n_steps), or use fewer of them")
 
 
 def free_memory(accelerator: str = "") -> dict[str, int]:

@@ -96,12 +96,15 @@ class Progress:
         """The state for `set_state`, as JSON values."""
         self._add_episodes()
         windows = {f"{prefix}episodes": window.get_state() for prefix, window in self._windows.items()}
-        return {"counters": self.totals(), **windows}
+        numbers = {name: list(values) for name, values in self._numbers.items()}
+        return {"counters": self.totals(), **windows, "numbers": numbers}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take a state of `get_state`; raise KeyError, TypeError, ValueError or OverflowError if it is not one."""
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
+        numbers = state.get("numbers", {})  # which earlier versions didn't save
+        self._numbers = {name: collections.deque(map(float, own), RECENT_EPISODES) for name, own in numbers.items()}
         self._evaluated = self._windows["eval/"].count
         counters = Counters(**state["counters"])
         for field in dataclasses.fields(counters):

@@ -18,6 +18,10 @@ class TargetNetwork:
         """Make `frozen`, a second model of the architecture of `online`, the copy; `rate` is in (0, 1]."""
         self.model, self._online = frozen, online
         self._period, self._rate = period, rate
+        self.copy()
+
+    def copy(self) -> None:
+        """Make the weights equal."""
         self._follow(1.0)
 
     def after_update(self, learner_updates: int) -> None:

@@ -155,8 +155,10 @@ class Assembly(NamedTuple):
         parts.progress = self.progress(parts)
         parts.saver = self.saver(parts)
         self.restore(parts)
-        updates = parts.progress.counters.learner_updates
-        entropy = [experiment.seed, updates, *([parts.index] if parts.index else [])]
+        counters, replay = parts.progress.counters, experiment.replay
+        # A replay that is saved keeps what a start has played even if it made no update.
+        kept = counters.agent_steps if replay is not None and replay.snapshot else 0
+        entropy = [experiment.seed, counters.learner_updates, *([parts.index, kept] if parts.index or kept else [])]
         parts.seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 
         inference_devices = parts.replicas.inference_devices

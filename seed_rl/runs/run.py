@@ -172,8 +172,11 @@ class Run:
             learner = self._new_learner(cleanup)
             frames = learner.counters.env_frames
             if learner.finished:
-                finished = "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames"
-                _log.warning(finished, self.logdir, frames, self.experiment.total_frames)
+                more = "continue it, raise Experiment.total_frames"
+                if self.experiment.optimizer.schedule != "constant":
+                    more = "train on, start a new run with --init_from"
+                finished = "the run in %s is finished (%d of %d frames); to %s"
+                _log.warning(finished, self.logdir, frames, self.experiment.total_frames, more)
                 return
             record_configuration(self.experiment, self._directory)
             is_over = False

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, TypeAlias
 
+from seed_rl.errors import UsageError
 from seed_rl.foreign import printable
 
 StrPath: TypeAlias = str | os.PathLike[str]
@@ -24,7 +25,7 @@ PARTIAL = ".partial"
 """Suffix of files that are still being written."""
 
 _MANY_FILES = 1 << 16  # with more, programs that loop over all possible descriptors would become slow
-_LONGEST_PARENT = 80  # bytes; the path of a socket has at most 107
+_LONGEST_PARENT = 68  # bytes; the path of a socket has at most 107
 _LONGEST_REASON = 300  # characters
 _STARTING_SECONDS = 60.0
 
@@ -84,17 +85,26 @@ def locking(path: str) -> Iterator[None]:
 @contextlib.contextmanager
 def socket_directory() -> Iterator[str]:
     """Create a temporary directory whose path is short enough for a unix socket; remove what killed processes left."""
-    parent = tempfile.gettempdir()
-    if len(os.fsencode(parent)) > _LONGEST_PARENT:
-        parent = "/tmp"
-    for path in glob.glob(os.path.join(glob.escape(parent), "seed_rl-*", "*.sock")):
+    with contextlib.ExitStack() as cleanup:
+        with explaining(UsageError, "there can't be a directory for the learner's socket (TMPDIR says where)"):
+            parent = tempfile.gettempdir()
+            if len(os.fsencode(parent)) > _LONGEST_PARENT:
+                parent = "/tmp"
+            # Of this machine: several may share the parent, and a socket of another one seems dead.
+            prefix = f"seed_rl-{pathlib.Path('/proc/sys/kernel/random/boot_id').read_text()[:8]}-"
+            _remove_dead_sockets(os.path.join(glob.escape(parent), f"{prefix}*", "*.sock"))
+            place = tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
+            directory = cleanup.enter_context(place)
+        yield directory
+
+
+def _remove_dead_sockets(pattern: str) -> None:
+    for path in glob.glob(pattern):
         with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):  # another user's, or just removed
             probe.setblocking(False)
             is_new = time.time() - os.stat(path).st_mtime < _STARTING_SECONDS  # perhaps bound and not listening yet
             if not is_new and probe.connect_ex(path) == errno.ECONNREFUSED:
                 shutil.rmtree(os.path.dirname(path))
-    with tempfile.TemporaryDirectory(prefix="seed_rl-", dir=parent, ignore_cleanup_errors=True) as directory:
-        yield directory
 
 
 @dataclasses.dataclass

@@ -58,7 +58,8 @@ class StopFlag:
         self.raises = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal by asking to end; raise KeyboardInterrupt if one has come more than a second before."""
+        """Handle a signal by asking to end; raise KeyboardInterrupt, with the first one's exit code,
+        if one has come more than a second before."""
         if not self.exit_code:
             self.exit_code, self._signalled_at = 128 + number, time.monotonic()
         self._set = True
@@ -66,7 +67,7 @@ class StopFlag:
             self.raises, self.raised = False, True  # further signals must not interrupt the clean-up
             raise KeyboardInterrupt
         if not self.raised and time.monotonic() - self._signalled_at > _INSIST_SECONDS:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(self.exit_code)
 
 
 def not_ignored(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:

@@ -9,6 +9,7 @@ import random
 import re
 import socket
 import stat
+import urllib.parse
 
 from seed_rl.errors import UsageError
 from seed_rl.system.files import explaining
@@ -36,6 +37,11 @@ class Address:
         if self.path:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def uri(self) -> str:
+        """The address for gRPC, in whose paths `#`, `?` and `%` mean something else."""
+        return f"unix:{urllib.parse.quote(self.path)}" if self.path else str(self)
 
     @property
     def is_local(self) -> bool:

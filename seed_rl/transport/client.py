@@ -75,7 +75,7 @@ class LearnerClient:
             ("grpc.use_local_subchannel_pool", 1),  # a new client gets a new connection
             ("grpc.enable_retries", 0),  # a step must not be sent twice
         ]
-        self._channel = security.channel(str(target), options)
+        self._channel = security.channel(target.uri, options)
 
     def describe(self, timeout: float) -> ActorSettings:
         """Ask which environments to build. Waits up to `timeout` seconds for a learner that is still starting."""
@@ -190,7 +190,8 @@ _NO_LEARNER = {
     "Received http2 header with status": "is this a learner's address, without a proxy in between?",
 }
 _HINTS = _NO_LEARNER | {
-    "Socket closed": "does the learner use TLS? Then actors need --tls_ca, and --tls_cert if it has --tls_client_ca",
+    "Socket closed": "does the learner use TLS? Then actors need --tls_ca, and --tls_cert if it has --tls_client_ca; "
+    "its key must be RSA, P-256 or P-384",
     "Failed parsing HTTP/2": "is this a learner's address?",
     "handshaker shutdown": "there was no answer: is a firewall in between?",
 }

@@ -67,7 +67,7 @@ class ActorServer:
         """Start serving; return the address, with the chosen port, or raise AddressError and be of no more use."""
         addresses.check_free(self._address)
         reuse_freed_blocks()  # each message is one
-        port = self._calls.start(str(self._address), self._security.credentials())
+        port = self._calls.start(self._address.uri, self._security.credentials())
         if not port:
             raise addresses.AddressError(f"cannot listen on {self._address}: gRPC could not bind it")
         if not self._address.path:

@@ -94,6 +94,8 @@ def find(logdir: str, name: str | None) -> str:
     The name is `best`, `newest` or None, a number of updates, the name of a file in its `checkpoints`, or a path.
     """
     directory = os.path.join(logdir, "checkpoints")
+    if not os.path.exists(logdir):
+        raise CheckpointError(f"there is no {logdir}")
     if not os.path.exists(settings := os.path.join(logdir, SAVED)):
         raise CheckpointError(f"{logdir} is not the log directory of a run: {settings} is missing")
     if name in (None, "newest"):

@@ -127,6 +127,13 @@ def test_initial_priorities_are_those_of_the_loss_while_both_networks_are_equal(
     np.testing.assert_allclose(agent.initial_priorities(recorded), learned, rtol=1e-3)
 
 
+def test_the_target_of_a_warm_start_is_a_copy_whatever_its_rate():
+    agent = build(dataclasses.replace(SMALL, target_update_rate=0.5), apart=True)
+    agent.after_update(0)
+    for target, online in zip(agent.copies, agent.model.variables, strict=True):
+        np.testing.assert_array_equal(target, online)
+
+
 def act_once(agent, env_ids, seed=0):
     """One step in a fresh episode of as many different situations; actions and behaviour."""
     rng, count = np.random.default_rng(0), len(env_ids)

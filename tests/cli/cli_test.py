@@ -46,7 +46,7 @@ MISTAKES = {
     "envs xyz": "xyz",
     'envs check catch --options={"a":1}': "--options",
     "eval": "--logdir",
-    "eval --logdir=nowhere": "nowhere/config.json",
+    "eval --logdir=nowhere": "there is no nowhere",
     "eval --logdir=x --output=nowhere/x": "nowhere/x",
     "eval a --logdir=b": "--logdir",
     "eval a b --output=c": "--output",
@@ -75,7 +75,7 @@ def test_what_output_names_is_kept_unless_overwrite_is_given(command, capsys, tm
     assert main(words) == 2
     assert f": --output {place} exists already: choose another name, or --overwrite\n" in capsys.readouterr().err
     assert main([*words, "--overwrite"]) in (1, 2)
-    assert re.search("(: |journal )nowhere", capsys.readouterr().err), "the next mistake"
+    assert re.search("(: |journal |there is no )nowhere", capsys.readouterr().err), "the next mistake"
     made.unlink()
     assert main(words) in (1, 2)
     assert "exists already" not in capsys.readouterr().err, "an empty folder is nothing to keep"

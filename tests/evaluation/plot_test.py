@@ -79,6 +79,9 @@ def test_a_picture_says_what_its_curves_are(tmp_path):
     for part in ("entropy_cost = 0.1 (2 seeds)", "entropy_cost = 0.2", "2M", "dotted: 475.0", "dashed: evaluation"):
         assert part in text
     assert one.read_text() == again.read_text(), "a picture is the same each time"
+    with pytest.raises(ValueError, match=r"x\.pgn has none of the extensions .*pdf, .*png, "):
+        plot_curves([str(tmp_path / "runs")], [str(tmp_path / "new.png"), "x.pgn"], "frames")
+    assert not (tmp_path / "new.png").exists()
 
 
 def test_a_run_without_returns_is_left_out_with_a_warning(tmp_path, caplog):

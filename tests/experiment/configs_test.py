@@ -111,6 +111,8 @@ def test_another_agent_keeps_network_and_task_and_brings_its_own_way_of_learning
     assert (after.agent.discount, after.agent.hidden, after.agent.reward_scale) == (0.95, 64, 0.03)
     assert (after.agent.n_steps, after.replay.sampler, after.batch_size) == (3, "uniform", 256)
     assert config_files.load("gym/any", agent="vtrace") == config_files.load("gym/any")
+    optimizers = [config_files.load(file, agent="vtrace").optimizer for file in ("atari/r2d2_fast", "gym/pendulum")]
+    assert optimizers[0] == optimizers[1], "as a whole"
     assert config_files.load("dmlab/small", agent="pqn").batch_size == 8, "a multiple of PQN's minibatches"
 
 

@@ -51,7 +51,7 @@ def test_a_replay_is_on_the_device_if_it_fits_there(wanted, device_gb, host_gb, 
     ("sizes", "host_gb", "sentence"),
     [
         (STORE, 12, "10.8 GB of CPU:0"),
-        (store(1, 10, GB), 10, "11 GB (1 GB each), and 9 GB of CPU:0 are free: a Replay.capacity of at most 0 fits"),
+        (store(1, 10, GB), 10, "11 GB (1 GB each), and 9 GB of CPU:0 are free: shorten unrolls"),
         (store(96, 1, GB, replay_capacity=0), 12, "10.8 GB of CPU:0 are free: shorten unrolls"),
     ],
 )

@@ -49,13 +49,14 @@ def test_episodes_and_numbers_of_training_and_evaluation_are_apart_and_those_of_
 
 def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
     first, second = Progress(3, EVERY), Progress(3, EVERY)
-    played = Played((0, 1.0, 10), (4, 7.0, 4), devices=2)
+    played = Played((0, 1.0, 10), (4, 7.0, 4), devices=2, numbers=[(0, "coins", 3.0)])
     first.service = played
     vars(first.counters).update(saved := {"learner_updates": 7, "env_frames": 700, "seconds": 3.5})
     state = json.loads(json.dumps(first.get_state()))
     second.set_state(state)
     assert second.counters == Counters(**saved, discarded_unrolls=4, unrecorded_steps=10)
     assert second.gauges() == first.gauges()
+    assert second.gauges()["episode/coins"] == 3.0
     assert json.loads(json.dumps(second.get_state())) == state
     second.service = Played((1, 3.0, 20))
     assert second.totals() == {**state["counters"], "discarded_unrolls": 6, "unrecorded_steps": 15}

@@ -6,9 +6,12 @@ import logging
 import os
 import socket
 import tempfile
+import time
 
 import pytest
 
+from seed_rl.errors import UsageError
+from seed_rl.system import files
 from seed_rl.system.files import Outage, complete_or_absent, socket_directory
 
 
@@ -40,11 +43,22 @@ def test_an_outage_is_logged_when_it_starts_and_when_it_is_over_and_tolerates_er
         raise KeyError
 
 
-def test_a_socket_has_a_place_however_long_the_name_of_the_temporary_directory(monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", "/" + 200 * "x")
-    with socket_directory() as directory, socket.socket(socket.AF_UNIX) as server:
-        server.bind(os.path.join(directory, "learner.sock"))
-    assert not os.path.exists(directory)
+@pytest.mark.parametrize("length", [60, 68, 69, 200])
+def test_a_socket_has_a_place_however_long_the_name_of_the_temporary_directory(length, monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="x") as parent:
+        os.makedirs(parent := os.path.join(parent, "y" * (length - len(parent) - 1)))
+        monkeypatch.setattr(tempfile, "tempdir", parent)
+        with socket_directory() as directory, socket.socket(socket.AF_UNIX) as server:
+            server.bind(os.path.join(directory, "learner.sock"))
+        assert directory.startswith(parent) == (length <= 68)
+        assert not os.path.exists(directory)
+
+
+def test_without_a_temporary_directory_there_is_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    monkeypatch.setattr(files, "_LONGEST_PARENT", 999)
+    with pytest.raises(UsageError, match=r"learner's socket \(TMPDIR says where\): No such file"), socket_directory():
+        pass
 
 
 def test_directories_of_dead_sockets_are_removed(monkeypatch):
@@ -53,11 +67,12 @@ def test_directories_of_dead_sockets_are_removed(monkeypatch):
         with socket_directory() as directory, socket.socket(socket.AF_UNIX) as alive:
             alive.bind(os.path.join(directory, "learner.sock"))
             alive.listen()
-            for name in ("dead", "beginning"):
-                os.mkdir(f"{parent}/seed_rl-{name}")
+            here = os.path.basename(directory)[: len("seed_rl-12345678-")]
+            for name, age in ((f"{here}dead", 99), (f"{here}beginning", 0), ("seed_rl-elsewhere-0", 99)):
+                os.mkdir(f"{parent}/{name}")
                 with socket.socket(socket.AF_UNIX) as server:
-                    server.bind(f"{parent}/seed_rl-{name}/learner.sock")
-            os.utime(f"{parent}/seed_rl-dead/learner.sock", (0, 0))
+                    server.bind(f"{parent}/{name}/learner.sock")
+                os.utime(f"{parent}/{name}/learner.sock", (0, time.time() - age))
             with socket_directory() as other:
-                kept = {os.path.basename(directory), os.path.basename(other), "seed_rl-beginning"}
+                kept = {*map(os.path.basename, (directory, other)), f"{here}beginning", "seed_rl-elsewhere-0"}
                 assert set(os.listdir(parent)) == kept

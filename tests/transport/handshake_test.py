@@ -25,10 +25,11 @@ from tests.transport import peers
 
 
 @pytest.mark.parametrize(
-    ("address", "host"), [(None, "unix:"), ("127.0.0.1:0", "ipv4:127.0.0.1:"), ("[::1]:0", "ipv6:%5B::1%5D:")]
+    ("address", "host"),
+    [("unix:{}/a #%41?.sock", "unix:"), ("127.0.0.1:0", "ipv4:127.0.0.1:"), ("[::1]:0", "ipv6:%5B::1%5D:")],
 )
-def test_an_actor_learns_what_to_build_and_gets_room(house, address, host):
-    learner = house.serve(address)
+def test_an_actor_learns_what_to_build_and_gets_room(house, address, host, tmp_path):
+    learner = house.serve(address.format(tmp_path))
     assert not learner.address.endswith(":0")
     client = house.connect(learner.address)
     assert client.describe(timeout=within(5)) == peers.SETTINGS

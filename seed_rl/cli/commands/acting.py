@@ -1,5 +1,6 @@
 """The command that runs an actor."""
 
+import contextlib
 import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -64,5 +65,6 @@ def actor(values: flags.FlagValues) -> int:
 
 
 def _end(sentence: str) -> None:
-    print(f"seed_rl actor: {sentence}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # of a full disk
+        print(f"seed_rl actor: {sentence}", file=sys.stderr, flush=True)
     end_process()

@@ -11,6 +11,7 @@ from seed_rl.cli.flags import command
 from seed_rl.errors import Failure, UsageError
 from seed_rl.system.files import explaining
 from seed_rl.system.signals import Stop, signals
+from seed_rl.weights import checkpoints
 
 
 @command(
@@ -30,6 +31,9 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
         raise UsageError("give either log directories, possibly with --checkpoint=best, or --logdir and --checkpoint")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")
+    for place in places:
+        if os.path.isdir(place):  # before others are played
+            checkpoints.find(place, values.checkpoint)
     evaluations = []
     with signals() as stopped:
         for place in places or [place_of(values)]:

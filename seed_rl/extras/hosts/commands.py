@@ -25,7 +25,9 @@ def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
     if addresses:
         with explaining(UsageError, "--learner_hosts", ValueError):
             if index is None:
-                index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))  # which Kubernetes sets in an Indexed Job
+                index = int(os.environ["JOB_COMPLETION_INDEX"]) if "JOB_COMPLETION_INDEX" in os.environ else None
+            if index is None:  # Kubernetes sets that variable in an Indexed Job
+                raise UsageError("--learner_hosts needs --learner_host, the index of this one")
             hosts = Hosts(addresses, index, values.trusted_network)
         join(hosts, run)
     elif index is not None:

@@ -82,7 +82,9 @@ def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float |
     if rates.setdefault("accelerators", here) and not here and not rates.keys() >= {"act_ms", "update_ms"}:
         raise ConfigError("--accelerators needs --act_ms and --update_ms on a machine that has none to measure")
     rates.setdefault("learner_cores", cores())
-    batch = rates.setdefault("act_batch", experiment.inference.max_batch_size)
+    players, most = experiment.env.players, experiment.inference.max_batch_size
+    if (batch := rates.setdefault("act_batch", most // players * players)) % players:
+        raise ConfigError(f"--act_batch must be a multiple of the {players} players of a game, got {batch}")
     server_us, host_us, source = message_us(experiment.actors.envs_per_group)
     for name, look_up in (
         ("env_steps", lambda: env_steps(experiment)),

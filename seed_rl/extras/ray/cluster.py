@@ -6,7 +6,9 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +44,13 @@ def connecting(address: str) -> Iterator[None]:
         _check(address)
     logging.getLogger("ray").setLevel(logging.WARNING)
     _log.info("connecting to Ray at %s, or starting it, which may take a minute", address or "this machine")
-    directory = os.getcwd()
+    directory, before = os.getcwd(), signal.getsignal(signal.SIGTERM)
     try:
         os.chdir("/")  # Ray puts the working directory first in its workers' paths, where a file may shadow any module
         ray.init(address or None, log_to_driver=False, configure_logging=False)
+        if before is not None and threading.current_thread() is threading.main_thread():
+            # Ray's own prints a stack and aborts.
+            signal.signal(signal.SIGTERM, before)
     except Exception as error:  # of any type if the node doesn't start
         ray.shutdown()
         # The cause may quote a traceback, whose last line is the relevant error.

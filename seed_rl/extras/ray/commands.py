@@ -20,6 +20,7 @@ from seed_rl.transport.credentials import ClientSecurity
 _log = logging.getLogger(__name__)
 
 _NEED_RAY = ("ray_address", "min_actors", "actor_cpus", "num_learners")
+_ALONE = ("record", "synchronous")  # flags that are applied after these, and need a single learner
 _FIRST_HOSTS = ("film_every", "logdir", "num_learners", "quiet", "ray_address", "target_return", "trusted_network")
 
 
@@ -90,6 +91,9 @@ def _check(values: flags.FlagValues, run: Run) -> None:
         if not values.trusted_network:
             why = "learner hosts neither encrypt nor authenticate what they send each other"
             raise UsageError(f"--num_learners={count} needs --trusted_network: {why}")
+        alone = [f"--{flag}" for flag in _ALONE if flag in values and values[flag].value]
+        if what := run.is_alone or "".join(alone[:1]):  # `Run` would say so only when the cluster has started
+            raise UsageError(f"{what} needs a single learner host, --num_learners is {count}")
 
 
 def _command(values: flags.FlagValues, logdir: str, head: str) -> list[str]:

@@ -140,13 +140,18 @@ def _own_gpus() -> int:
 
 
 def _wait_for_nodes(group: PlacementGroup, count: int, needs: dict[str, int]) -> None:
-    if group.wait(SLOW_SECONDS):
+    if _are_there(group, SLOW_SECONDS):
         return
     ((resource, number),) = needs.items()
     what = f"{count} learner hosts need as many nodes, with {number} {resource} on each but this one"
     _log.info("%s; waiting for them", what)
-    if not group.wait(PATIENCE_SECONDS):
+    if not _are_there(group, PATIENCE_SECONDS):
         raise NoCluster(f"{what}, and the cluster hasn't had them for five minutes")
+
+
+def _are_there(group: PlacementGroup, seconds: float) -> bool:
+    """Wait for nodes, for a second at a time: Python handles no signal, such as that of Ctrl-C, while Ray waits."""
+    return any(group.wait(1.0) for _ in range(round(seconds)))
 
 
 def _how(ended: Any) -> str:

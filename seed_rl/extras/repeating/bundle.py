@@ -18,7 +18,7 @@ from seed_rl.experiment.config_files import differences, save_config
 from seed_rl.experiment.saved_config import SAVED, load_saved
 from seed_rl.extras.repeating import file, segments
 from seed_rl.extras.repeating.file import JournalError
-from seed_rl.extras.repeating.replay import Progress, replay, updates_behind
+from seed_rl.extras.repeating.replay import Progress, check_gaps, replay, updates_behind
 from seed_rl.extras.repeating.segments import Differs
 from seed_rl.foreign import enumeration, open_file, read_json_object, short_repr
 from seed_rl.settings import without_places
@@ -97,6 +97,9 @@ def _complete(logdir: str, policy: str) -> int:
     journal, updates = segments.load(os.path.join(logdir, file.NAME)), updates_behind(policy)
     if updates != (end := journal[-1].end[0]):
         raise JournalError(f"{logdir} has a checkpoint of update {updates}, but its journal ends at {end}")
+    if begin := journal[0].begin:
+        raise JournalError(f"{logdir} is recorded from update {begin} on, and others don't have the checkpoint of that")
+    check_gaps(journal, os.path.join(logdir, file.NAME))
     for segment in journal:
         if init_from := segment.start["settings"].get("init_from"):
             raise JournalError(f"{logdir} began with the weights of {short_repr(init_from)}, which others don't have")

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from seed_rl.experiment import Experiment
@@ -117,15 +117,20 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
         parts = parts[begins.index(updates) :]
     elif first := parts[0].begin:
         raise JournalError(f"{path} begins at update {first}: a replay needs the checkpoint from there (--from)")
-    for segment, following in itertools.pairwise(parts):
-        if segment.digests.get(following.begin) != following.digests.get(following.begin):
-            raise JournalError(f"{path} has a gap: its run continued to update {following.begin} unrecorded")
+    check_gaps(parts, path)
     # Nothing is left of a process that was killed before its first checkpoint.
     parts = [each for each in parts if each.end != (each.begin, each.start["frames"])]
     parts = [each for number, each in enumerate(parts) if number == 0 or until is None or each.begin < until]
     for segment in parts:
         _check(segment, path)
     return parts
+
+
+def check_gaps(parts: Sequence[Segment], path: str) -> None:
+    """Raise a JournalError if a run continued unrecorded between two parts of its journal."""
+    for segment, following in itertools.pairwise(parts):
+        if segment.digests.get(following.begin) != following.digests.get(following.begin):
+            raise JournalError(f"{path} has a gap: its run continued to update {following.begin} unrecorded")
 
 
 def _check(segment: Segment, path: str) -> None:

@@ -179,11 +179,7 @@ class Search(Study):
             self._study.set_user_attr("arguments", given)
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        with explaining(ConfigError, self._unusable, OSError, ValueError), contextlib.ExitStack() as cleanup:
-            try:
-                cleanup.enter_context(locking(os.path.join(self.directory, "lock")))
-            except BlockingIOError:
-                raise ConfigError(f"another search is running in {self.directory}") from None
+        with explaining(ConfigError, self._unusable, OSError, ValueError), self.alone():
             scored = self._study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
             missing = max(0, self._count - len(scored))
             say(f"{missing} of {self._count} trials left, in {self.directory}")

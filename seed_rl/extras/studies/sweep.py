@@ -5,13 +5,14 @@ and continues the others from their checkpoints.
 """
 
 import abc
+import contextlib
 import csv
 import hashlib
 import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seed_rl.experiment import ConfigError
@@ -20,7 +21,7 @@ from seed_rl.foreign import short_repr
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import columns, duration, short
 from seed_rl.settings import whole_number
-from seed_rl.system.files import explaining
+from seed_rl.system.files import explaining, locking
 
 _MOST_RUNS = 10_000
 _MAX_NAME = 120  # characters; file systems limit names to 255 bytes
@@ -41,6 +42,17 @@ class Study(abc.ABC):
         self.directory = directory
         with explaining(ConfigError, f"--logdir {directory} can't be used"):
             os.makedirs(directory, exist_ok=True)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other sweeps and searches out of the directory, or raise ConfigError if one is running there."""
+        with contextlib.ExitStack() as cleanup:
+            with explaining(ConfigError, f"--logdir {self.directory} can't be used"):
+                try:
+                    cleanup.enter_context(locking(os.path.join(self.directory, "lock")))
+                except BlockingIOError:
+                    raise ConfigError(f"another sweep is running in {self.directory}") from None
+            yield
 
     @abc.abstractmethod
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
@@ -144,9 +156,10 @@ class Sweep(Study):
             run.title = f"{run.trial.name} ({n} of {len(wanted)})"
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        waiting = [run for run in self._runs if not run.is_finished()]
-        say(f"{len(waiting)} of {len(self._runs)} runs left, {self._parallel} in parallel, in {self.directory}")
-        return train_all(waiting, stopped, say, self._parallel)
+        with self.alone():
+            waiting = [run for run in self._runs if not run.is_finished()]
+            say(f"{len(waiting)} of {len(self._runs)} runs left, {self._parallel} in parallel, in {self.directory}")
+            return train_all(waiting, stopped, say, self._parallel)
 
     def results(self) -> list[dict[str, Any]]:
         """Return one row per trial with settings, state, frames and returns; the best last return first."""

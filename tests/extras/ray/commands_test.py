@@ -10,6 +10,7 @@ from seed_rl.extras.ray.commands import OPTION
 from seed_rl.runs.fleet import PROCESSES
 
 ON_RAY = "train catch/vtrace --launcher=ray"
+TWO_ON_RAY = "--insecure --num_learners=2 --trusted_network"
 TWO_HOSTS = "--learner_hosts=localhost:1,localhost:2 --learner_host=0"
 
 
@@ -24,6 +25,8 @@ TWO_HOSTS = "--learner_hosts=localhost:1,localhost:2 --learner_host=0"
         (f"{ON_RAY} --min_actors=2", "--min_actors=2 exceeds"),
         (f"{ON_RAY} --insecure --num_learners=2", "--trusted_network"),
         (f"{ON_RAY} --insecure --num_learners=2 {TWO_HOSTS}", "give one"),
+        (f"{ON_RAY} {TWO_ON_RAY} --record", "--record needs a single learner host"),
+        (f"train pettingzoo/connect_four --launcher=ray {TWO_ON_RAY}", "a league needs a single learner host"),
     ],
 )
 def test_a_mistake_gets_one_sentence(line, sentence, refused):

@@ -121,6 +121,10 @@ BUNDLES = {
         lambda own: recorded(own, start(settings={"env.rows": 3}), *LINES, start(updates=2), f"digest 2 {DIGEST}"),
         "is not the configuration that was recorded: env.rows was 3 and is now 10",
     ),
+    "a late beginning": (
+        lambda own: recorded(own, start(updates=1), *LINES[:4], f"digest 2 {DIGEST}"),
+        "is recorded from update 1 on",
+    ),
     "a machine of others": (
         lambda own: recorded(own, start(machine={"processor": "\x1b[2J" * 10**5}), *LINES),
         "'processor' was .*, here it is '",

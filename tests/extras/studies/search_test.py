@@ -189,7 +189,7 @@ def test_a_directory_holds_one_search_of_one_process(trained, tmp_path):
     running = new_search(tmp_path, 2)
     with pytest.raises(ConfigError, match="holds another search, seed_rl sweep --gin_file=catch/vtrace --search="):
         new_search(tmp_path, 2, searches=["Catch.level=1..8"])
-    with locking(str(tmp_path / "lock")), pytest.raises(ConfigError, match=f"another search is running in {tmp_path}"):
+    with locking(str(tmp_path / "lock")), pytest.raises(ConfigError, match=f"another sweep is running in {tmp_path}"):
         run(running)
     assert trained == []
 

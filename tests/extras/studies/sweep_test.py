@@ -80,6 +80,8 @@ def test_a_sweep_quotes_a_failed_run_and_goes_on_where_it_was_stopped(tmp_path, 
     assert said[-1] == f"started: {stopped.name} (3 of 3)"
 
     sweep = Sweep(wanted, ["--total_frames=960"], str(tmp_path), 1)
+    with sweep.alone(), pytest.raises(ConfigError, match=f"^another sweep is running in {tmp_path}$"):
+        run(sweep, tmp_path, stopped)
     _, said = run(sweep, tmp_path, stopped)
     assert said[0].startswith("2 of 3 runs left, 1 in parallel, in ")
     assert not any(finished.name in line for line in said)
