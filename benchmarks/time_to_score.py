@@ -77,8 +77,11 @@ class _Race(BenchmarkRun):
         """Return whether the run has used up its frames or its minutes, or reached the highest threshold."""
         rows = self.rows()
         spent = rows[-1]["seconds"] if rows else 0.0
-        reached = first(rows, self._metric, self._thresholds[-1]) is not None
+        reached = self._first(rows, self._thresholds[-1]) is not None
         return reached or spent >= self._seconds or self.is_finished()
+
+    def _first(self, rows: Sequence[Mapping[str, float]], threshold: float) -> dict[str, float] | None:
+        return first(rows, self._metric, self.experiment.num_scored_envs, threshold)
 
     def begin(self) -> None:
         """Note the start, and until when to wait for the run."""
@@ -113,19 +116,19 @@ class _Race(BenchmarkRun):
             "minutes": rows[-1]["seconds"] / 60 if rows else 0.0,
             "last_return": returns[-1] if returns else None,
             "best_return": max(returns, default=None),
-            "reached": [first(rows, self._metric, threshold) for threshold in self._thresholds],
+            "reached": [self._first(rows, threshold) for threshold in self._thresholds],
             "starts": self.starts(),
             **({"failure": failure} if failure else {}),
         }
 
 
-def first(rows: Sequence[Mapping[str, float]], metric: str, threshold: float) -> dict[str, float] | None:
-    """Return `frames` and `minutes` of the first row of metrics whose mean return reaches a threshold, or None.
+def first(rows: Sequence[Mapping[str, float]], metric: str, num_envs: int, threshold: float) -> dict[str, float] | None:
+    """Return `frames` and `minutes` of the first row of metrics whose settled mean return reaches a threshold, or None.
 
-    Means of training episodes count from the hundredth episode on, those of evaluation episodes from the tenth.
+    The mean return is that of `num_envs` environments.
     """
     for row in rows:
-        if metrics.settled_return(row, metric) >= threshold:
+        if metrics.settled_return(row, metric, num_envs) >= threshold:
             return {"frames": row["env_frames"], "minutes": row["seconds"] / 60}
     return None
 

@@ -58,7 +58,7 @@ class Atari(EnvConfig):
     """End an episode with each life, without a reset of the game before the last one. Returns are then those of lives,
     also in evaluation."""
     fire_on_reset: bool = False
-    """Press FIRE after a reset, in games that wait for it."""
+    """Press FIRE after a reset, in games that have it; of `max_noops` one is then less."""
     blank_probability: UnitInterval = 0.0
     """Probability that an observation is blank, which makes a memory necessary (0.5 in arXiv:1507.06527)."""
     threads: Count = 1
@@ -121,9 +121,16 @@ class Atari(EnvConfig):
 
 
 class _Consoles(ale_py.AtariVectorEnv):
-    """A vector environment with private `metadata`: ale-py writes into that which all vector environments share."""
+    """A vector environment with private `metadata`: ale-py writes into that which all vector environments share.
+
+    It shows no last observation of a truncated episode: ale-py's lacks the last frame, and has older ones in it.
+    """
 
     metadata: ClassVar[dict[str, Any]] = {}
+
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        *results, info = super().step(actions)
+        return *results, {name: values for name, values in info.items() if name != "final_obs"}
 
 
 def games() -> list[str]:

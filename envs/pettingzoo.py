@@ -127,6 +127,8 @@ class _Zoo(Game):
         observations, rewards, terminations, truncations, _ = self.env.step(taken)
         self._terminated |= {agent for agent, ends in terminations.items() if ends}
         alive = [each for each in self.env.agents if not (terminations.get(each) or truncations.get(each))]
+        if self._turns is not None and len(self.env.agents) < len(taken):  # it was the turn of a player that left
+            observations = {**observations, **{each: self._turns.observe(each) for each in alive}}
         if alive:  # who has left for any reason gets no further rewards
             self._terminated |= taken.keys() - set(alive)
         terminated = np.array([agent in self._terminated for agent in self._agents])

@@ -23,7 +23,7 @@ class VTrace(ActorCriticConfig):
         *ActorCriticConfig.metrics,
         Metric("loss/kl", "", "KL divergence between acting and learned policy, times `kl_cost`"),
         Metric("learning/clipped_share", "share", "fraction of importance weights above `clip_rho`"),
-        Metric("learning/clipped_mass", "share", "fraction of the learned policy that `clip_rho` removes"),
+        Metric("learning/clipped_mass", "share", "total variation distance between learned and acting policy"),
     )
 
     clip_rho: NonNegative = 1.0

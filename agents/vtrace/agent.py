@@ -37,9 +37,8 @@ def vtrace_terms(made: Decisions, config: VTrace) -> Terms:
         "loss/baseline": config.baseline_cost * value_error,
         "loss/kl": config.kl_cost * tf.reduce_mean(made.acted * (made.log_mu - made.log_pi)),
     }
-    clip = config.clip_rho or math.inf
     metrics = {
-        "learning/clipped_share": diagnostics.clipped_share(log_rhos, made.acted, clip),
-        "learning/clipped_mass": diagnostics.clipped_mass(log_rhos, made.acted, clip),
+        "learning/clipped_share": diagnostics.clipped_share(log_rhos, made.acted, config.clip_rho or math.inf),
+        "learning/clipped_mass": diagnostics.clipped_mass(log_rhos, made.acted),
     }
     return Terms(terms, describe(made, advantages, weights, returns.vs) | metrics)

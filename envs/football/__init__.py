@@ -104,5 +104,7 @@ class Football(EnvConfig):
         else:
             with explaining(CannotBuild, f"gfootball can't be loaded ({_INSTALL})", ImportError):
                 from seed_rl.envs.football.engine import FootballGame
-            env = GamesVectorEnv([FootballGame(self) for _ in range(num_envs // self.players)])
+            wanted = f"{self.left_players} players of the left team and {self.right_players} of the right one"
+            with explaining(CannotBuild, f"{self.scenario} has fewer players than {wanted}", IndexError):
+                env = GamesVectorEnv([FootballGame(self) for _ in range(num_envs // self.players)])
         return env if repeats == 1 else RepeatedActions(env, repeats)

@@ -67,8 +67,9 @@ class FlatVectorEnv(ConvertedVectorEnv):
             if len(named) < len(self._parts):
                 raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
             self.single_action_space, self._to_action = flat_actions(env.single_action_space)
-            masks = (name for name in named if f"{name}/".startswith(f"{MASK}/"))
-            self._masks = sorted(masks, key=len)  # 10 comes after 9
+            self._masks = [name for name in named if f"{name}/".startswith(f"{MASK}/")]
+            if all(name.rpartition("/")[2].isdecimal() for name in self._masks):
+                self._masks.sort(key=len)  # 10 comes after 9
             if self._masks:
                 named[LEGAL_ACTIONS] = self._mask_space([named.pop(name) for name in self._masks])
             self.single_observation_space = named[""] if "" in named else spaces.Dict(named)

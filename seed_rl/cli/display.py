@@ -58,7 +58,8 @@ class RunDisplay:
         self._status: dict[str, str] = {}
         self._limits = "", ""  # of the row before, and the latest that two rows had
         self._printed = {"learning": "", "bottleneck": ""}
-        self._monitor = LearningMonitor()
+        explores = getattr(experiment.agent, "explore_after", 0) > 0
+        self._monitor = LearningMonitor(explores, experiment.env.players > 1)
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         console = Console(file=self._stream, highlight=False)
         self._draws_curves = console.encoding.startswith("utf")

@@ -255,6 +255,11 @@ class Experiment(Settings):
         """Metric by which to judge a run: the mean return in evaluation environments, or else in training."""
         return "eval/episode_return" if self.actors.num_eval_envs else "episode_return"
 
+    @property
+    def num_scored_envs(self) -> int:
+        """Number of environments whose episodes are in the `score`."""
+        return self.actors.num_eval_envs or self.actors.num_training_envs
+
     def to_json(self) -> dict[str, Any]:
         """Return all settings as JSON values by dotted name."""
         return dict(_flat(self))

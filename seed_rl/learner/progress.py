@@ -10,7 +10,7 @@ import numpy as np
 
 from seed_rl.foreign import number
 from seed_rl.inference.service import CentralInference
-from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+from seed_rl.reporting.metrics import EARLY, EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 
 _MOST_NUMBERS = 64  # metrics about episodes
 
@@ -50,7 +50,8 @@ class Progress:
         """Counts in this start of the run, and has the episodes that have ended."""
         self._numbers: dict[str, collections.deque[float]] = {}
         self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
-        self._evaluated = 0
+        self._first_evaluated = EARLY * (len(own) - num_training_envs)
+        self._evaluated = self._first_evaluated
 
     def _add_episodes(self) -> None:
         for episodes in self.service.take_episodes() if self.service else ():
@@ -105,7 +106,7 @@ class Progress:
             window.set_state(state[f"{prefix}episodes"])
         numbers = state.get("numbers", {})  # which earlier versions didn't save
         self._numbers = {name: collections.deque(map(float, own), RECENT_EPISODES) for name, own in numbers.items()}
-        self._evaluated = self._windows["eval/"].count
+        self._evaluated = max(self._windows["eval/"].count, self._first_evaluated)
         counters = Counters(**state["counters"])
         for field in dataclasses.fields(counters):
             value = number(vars(counters), field.name)

@@ -1,8 +1,9 @@
 """Training and inference devices of a host, and the transfer of weights, batches and results between them.
 
 Each training device has a copy of the weights (a replica) and gets an equal part of every batch; gradients are
-averaged, so that an update is the same on one device and on many. With several devices, inference devices have
-copies of the weights, refreshed after every update: a compiled step can't read variables of another device.
+averaged, so that an update is the same on one device and on many if a loss is a mean over the batch. With several
+devices, inference devices have copies of the weights, refreshed after every update: a compiled step can't read
+variables of another device.
 """
 
 import functools

@@ -197,7 +197,7 @@ class ReplaySource(Source):
     def gauges(self) -> dict[str, float]:
         inserted = self.taken - self.sizes.replay_min_size
         row = {"replay/size": float(len(self.sampler))}
-        if self._drawn and inserted > 0:  # mean number of times that an unroll has been sampled
+        if self._drawn and inserted > 0:
             row["replay/ratio"] = self._drawn * self.sizes.batch_size / inserted
         return row
 

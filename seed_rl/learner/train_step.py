@@ -46,8 +46,8 @@ class TrainStep:
     """Updates an agent's weights: in each pass over a batch, it takes a compiled optimizer step per minibatch.
 
     Gradients and metrics are averaged over replicas and learners before the gradients are clipped, so that an update is
-    the same for any number of them. An optimizer step with a NaN or Inf gradient or rate is skipped: weights
-    and optimizer state stay as they were.
+    the same for any number of them if a loss is a mean over the batch. An optimizer step with a NaN or Inf gradient or
+    rate is skipped: weights and optimizer state stay as they were.
     """
 
     def __init__(

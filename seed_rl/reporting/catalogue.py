@@ -32,7 +32,7 @@ METRICS = {
     "unrolls/discarded": Metric("discarded_unrolls", "unrolls", "unrolls lost with their actor (cumulative)"),
     "unrolls/unrecorded_steps": Metric("unrecorded_steps", "agent steps", "before the first unrolls (cumulative)"),
     "replay/size": Metric("replay/size", "sequences", "sequences currently in the replay"),
-    "replay/ratio": Metric("replay/ratio", "", "mean number of samples per inserted sequence"),
+    "replay/ratio": Metric("replay/ratio", "", "samples per sequence inserted after the first `Replay.min_size`"),
     "progress/env_frames": Metric("env_frames", "frames", "trained on (at first: acted), with repeats; x-axis"),
     "progress/agent_steps": Metric("agent_steps", "agent steps", "agent steps trained on"),
     "progress/acted_steps": Metric("acted_steps", "agent steps", "acted since this start, trained on or not"),

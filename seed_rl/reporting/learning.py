@@ -38,9 +38,15 @@ class Diverged(Failure):
 
 
 class LearningMonitor:
-    """Diagnoses learning problems from the successive rows of a run."""
+    """Diagnoses learning problems from the successive rows of a run.
 
-    def __init__(self) -> None:
+    Of one that `explores` where rewards are missing, without advice to do so; of one with `opponents`, whose returns
+    say how strong those are, too, without comparing returns.
+    """
+
+    def __init__(self, explores: bool = False, opponents: bool = False) -> None:
+        self._explores, self._opponents = explores, opponents
+        self._said = ""
         self._first_return = math.nan
         self._best_return = -math.inf
         self._largest_advantage = 0.0
@@ -51,8 +57,10 @@ class LearningMonitor:
         """Return the symptom of a row once there is something to advise on; otherwise an empty text.
 
         The row before must have had the same symptom, and the return must not have risen to a new best in either, nor
-        for a while.
+        for a while. A row without an update says nothing new.
         """
+        if not row.get("updates_per_second", 1.0):
+            return self._said
         rises = row.get("episode_return", math.nan) > self._best_return
         self._since_best = 0 if rises else self._since_best + 1
         if rises or math.isnan(self._best_at):
@@ -62,7 +70,8 @@ class LearningMonitor:
         self._rows = self._rows + 1 if subject == self._subject else 1
         self._subject = subject
         is_settled = min(self._rows, self._since_best) >= _ROWS and row["seconds"] - self._best_at >= _SECONDS
-        return symptom if is_settled else ""
+        self._said = symptom if is_settled else ""
+        return self._said
 
     def symptom(self, row: Mapping[str, float]) -> str:
         """Describe a symptom, as far as there are metrics for it, its values and a remedy; empty if all is well."""
@@ -83,7 +92,8 @@ class LearningMonitor:
         steps = row.get("agent_steps", 0.0)
         # The value starts at zero, and stays there until there is a reward.
         if advantage == self._largest_advantage == 0.0 and steps >= _LONG_ENOUGH:
-            remedy = "explore_after = 1000, or rewards for a part of the task"
+            explore = "" if self._explores else "explore_after = 1000 (with discrete actions), or "
+            remedy = f"{explore}rewards for a part of the task"
             yield f"rewards: none in {steps:,.0f} agent steps, so that nothing is learned: {remedy}"
 
         remedy = "layer_norm = 'features', or a lower learning rate"
@@ -93,7 +103,7 @@ class LearningMonitor:
         value, best = row.get("episode_return", math.nan), self._best_return
         if is_certain and "episode_return" not in row:
             yield f"policy: nearly deterministic ({entropy:.1%} of the entropy) before any episode ended: {remedy}"
-        elif is_certain and value < best - _LOST * max(best - self._first_return, abs(best)):
+        elif is_certain and not self._opponents and value < best - _LOST * max(best - self._first_return, abs(best)):
             yield f"policy: nearly deterministic, with return {value:.4g} after {best:.4g}: {remedy}"
 
         lag, gradient = row.get("policy_lag", 0.0), row.get("gradient_to_clip", 0.0)

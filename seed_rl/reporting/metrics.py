@@ -23,16 +23,19 @@ RECENT_EPISODES = 100
 RECENT_EVAL_EPISODES = 30
 EVALUATION = 10
 """Evaluation episodes from which on their mean may decide about the best checkpoint or the end of a run."""
+EARLY = 2
+"""First episodes of each environment after which means count: the shortest of all end first."""
 _MAX_LINE = 1 << 20  # bytes
 
 
-def settled_return(row: Mapping[str, float], metric: str) -> float:
+def settled_return(row: Mapping[str, float], metric: str, num_envs: float) -> float:
     """Return a mean return, `episode_return` or `eval/episode_return`; minus infinity before it is meaningful.
 
-    It is from the hundredth training and the tenth evaluation episode on, because short episodes end first.
+    It is from the hundredth training and the tenth evaluation episode on, not counting two for each of its
+    environments: short episodes end first.
     """
     count, enough = ("episodes", RECENT_EPISODES) if metric == "episode_return" else ("eval/episodes", EVALUATION)
-    return row.get(metric, -math.inf) if row.get(count, 0) >= enough else -math.inf
+    return row.get(metric, -math.inf) if row.get(count, 0) >= enough + EARLY * num_envs else -math.inf
 
 
 class EpisodeWindow:

@@ -168,7 +168,7 @@ def bottleneck(row: Mapping[str, float], loses_by_bfloat16: bool = False) -> str
     if row["time/inference_acting"] > 0.8:
         return f"inference: larger batches or faster device{cores}"
     if "inference_batch_size" not in row:
-        return f"actors: {row['actors']:.0f} connected, none answers: they or this machine hang"
+        return f"actors: {row['actors']:.0f} connected, none answers: slow steps or resets, or they hang"
     if row.get("time/actors_waiting", 0.0) < 0.5:
         return f"actors: add environments or processes{cores}"
     busy = "cores: all are busy with actors, inference and learner"

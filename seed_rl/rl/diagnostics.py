@@ -46,11 +46,10 @@ def clipped_share(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
     return tf.reduce_mean(weights * tf.cast(tf.exp(log_rhos) > clip, tf.float32))
 
 
-def clipped_mass(log_rhos: Any, weights: Any, clip: float) -> tf.Tensor:
-    """mean(w_t (1 - min(clip, rho_t))): the probability mass of the target policy that clipping removes, a scalar.
+def clipped_mass(log_rhos: Any, weights: Any) -> tf.Tensor:
+    """mean(w_t (1 - min(1, rho_t))): the probability mass of the target policy that clipping at 1 removes, a scalar.
 
     Importance weights have a mean of 1 under the behaviour policy; clipping lowers it by the mass of pi that exceeds
-    clip * mu. With a bound of 1 that is the total variation distance between pi and mu: 0 if they are equal, 1 if they
-    share no action.
+    mu. That is the total variation distance between pi and mu: 0 if they are equal, 1 if they share no action.
     """
-    return tf.reduce_mean(weights * (1.0 - tf.minimum(tf.exp(log_rhos), clip)))
+    return tf.reduce_mean(weights * (1.0 - tf.minimum(tf.exp(log_rhos), 1.0)))

@@ -5,6 +5,7 @@ import ctypes
 import os
 import pathlib
 import resource
+import threading
 from collections.abc import Iterator
 
 _OF_VERSION_2 = ("memory.max", "memory.current", "inactive_file")
@@ -12,6 +13,7 @@ _OF_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inacti
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _LARGEST = 32 << 20  # bytes; glibc takes no more
 _KEPT = 128 << 20  # bytes at the end of a heap
+_limiting = threading.RLock()  # the limit is the whole process's
 
 
 def reuse_freed_blocks() -> None:
@@ -43,14 +45,15 @@ def free_host_memory(root: str = "/") -> int:
 @contextlib.contextmanager
 def allocating_at_most(nbytes: int) -> Iterator[None]:
     """Limits the memory that this process, in all its threads, may allocate meanwhile; beyond it allocations fail."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    used = _fields("/proc/self/status")
-    limit = used.get("VmData:", used["VmSize:"]) * 1024 + nbytes  # some containers have only the second
-    resource.setrlimit(resource.RLIMIT_DATA, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    with _limiting:
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        used = _fields("/proc/self/status")
+        limit = used.get("VmData:", used["VmSize:"]) * 1024 + nbytes  # some containers have only the second
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def control_groups(root: str, controller: str) -> Iterator[tuple[str, bool]]:

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,6 +48,7 @@ class CannotLoad(UsageError):
 
 
 _imported_in = os.getpid()
+_loading = threading.Lock()
 
 
 def _lacks_threads() -> bool:
@@ -72,7 +74,7 @@ def load_tensorflow() -> Any:
     if _lacks_threads():
         raise CannotLoad("this process was forked after TensorFlow ran and would wait for ever: spawn it instead")
     try:
-        with _as_it_was(), _descriptor_to(os.devnull):  # not `sys.stderr`, which new log handlers would keep
+        with _loading, _as_it_was(), _descriptor_to(os.devnull):  # not `sys.stderr`, which new log handlers would keep
             tensorflow, keras = map(importlib.import_module, ("tensorflow", "keras"))
     except Exception as error:  # broken dependencies may raise anything
         if getattr(error, "name", None) == "tensorflow":
@@ -88,7 +90,7 @@ def load_tensorflow() -> Any:
 @contextlib.contextmanager
 def _as_it_was() -> Iterator[None]:
     """Lend this process what TensorFlow and Keras are imported with, and undo what that changes."""
-    names = (*ENVIRONMENT, "KERAS_BACKEND")
+    names = (*ENVIRONMENT, "KERAS_BACKEND", "LD_LIBRARY_PATH")  # the last by OpenCV, if Keras finds it
     before = {name: os.environ[name] for name in names if name in os.environ}
     drawn, collects, hidden = random.getstate(), gc.isenabled(), [name for name in HIDDEN if name not in sys.modules]
     os.environ.update({**ENVIRONMENT, **before, "KERAS_BACKEND": "tensorflow"})

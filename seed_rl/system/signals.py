@@ -124,6 +124,11 @@ def ctrl_c_asks() -> Iterator[StopFlag]:
         yield StopFlag()
         return
     with signals([signal.SIGINT]) as stopped:
-        yield stopped
+        try:
+            yield stopped
+        except GeneratorExit:  # the caller has left the loop; Ctrl-C may have come since
+            if stopped.is_set():
+                raise KeyboardInterrupt from None
+            raise
     if stopped.is_set():
         raise KeyboardInterrupt

@@ -52,9 +52,9 @@ def test_a_score_is_reached_with_the_first_row_of_a_full_window():
         {"env_frames": 100 * n, "seconds": 60.0 * n, "episodes": 40 * n, **returns}
         for n, returns in enumerate([{}, {"episode_return": 9.0}, {"episode_return": 3.0}, {"episode_return": 5.0}])
     ]
-    assert time_to_score.first(rows, "episode_return", 4.0) == {"frames": 300, "minutes": 3.0}
-    assert time_to_score.first(rows, "episode_return", 6.0) is None, "9.0 is the mean of 40 episodes"
-    assert time_to_score.first(rows, "eval/episode_return", 4.0) is None
+    assert time_to_score.first(rows, "episode_return", 3, 4.0) == {"frames": 300, "minutes": 3.0}
+    assert time_to_score.first(rows, "episode_return", 3, 6.0) is None, "9.0 is the mean of 40 episodes"
+    assert time_to_score.first(rows, "eval/episode_return", 3, 4.0) is None
 
 
 def test_a_seed_that_falls_short_counts_as_infinitely_late():

@@ -98,7 +98,7 @@ def test_a_log_directory_alone_continues_its_run_with_other_settings_if_wanted(b
     assert "left_there" not in sys.modules, "what is there is not executed"
 
 
-def test_evaluations_count_from_the_tenth_episode_on():
+def test_evaluations_count_from_the_tenth_episode_on_after_two_of_each_environment():
     row = {"episodes": 200, "eval/episode_return": 18.0}
-    assert settled_return(row | {"eval/episodes": 9}, "eval/episode_return") == -math.inf
-    assert settled_return(row | {"eval/episodes": 10}, "eval/episode_return") == 18.0
+    assert settled_return(row | {"eval/episodes": 17}, "eval/episode_return", 4) == -math.inf
+    assert settled_return(row | {"eval/episodes": 18}, "eval/episode_return", 4) == 18.0

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gfootball.env import scenario_builder
 
+from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.football import SCENARIOS, Football
 from seed_rl.envs.football.engine import FootballGame
@@ -67,6 +68,11 @@ def test_both_teams_observe_and_act_as_if_from_left_to_right(make):
     assert ran[1] < -5
     game.env.close()
     assert make(Football(DRILL, right_players=1), 2).reset(seed=3)[0].shape[0] == 2, "a row for each player"
+
+
+def test_more_players_than_a_scenario_has_are_refused():
+    with pytest.raises(CannotBuild, match="^academy_.* has fewer players than 3 players of the left team and 0 of the"):
+        Football(left_players=3).make(3)
 
 
 def test_teams_change_sides_only_if_they_are_equal():

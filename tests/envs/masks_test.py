@@ -5,13 +5,21 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed, legal_actions, random_actions
+from seed_rl.envs.base import (
+    CannotBuild,
+    EnvironmentFailed,
+    UniformVectorEnv,
+    legal_actions,
+    random_actions,
+    spec_of,
+)
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.vector.steps import Steps
-from seed_rl.envs.vector.wrappers import FlatVectorEnv
+from seed_rl.envs.vector.wrappers import MASK, FlatVectorEnv
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec
 from tests.support.registered_envs import Masked
 
@@ -35,6 +43,15 @@ def test_a_mask_is_packed_wherever_it_comes_from(where, levers):
 def test_a_mask_is_taken_for_choices_only_and_keys_drop_it():
     assert not masked(where="info", levers="vector").spec().has_mask
     assert not masked(where="info", levers="from three", keys=("-action_mask",)).spec().has_mask
+
+
+def test_masks_of_actions_with_names_have_the_order_of_the_actions():
+    masks = spaces.Dict({"attack": spaces.MultiBinary(3), "go": spaces.MultiBinary(2)})
+    levers = spaces.Dict({"attack": spaces.Discrete(3), "go": spaces.Discrete(2)})
+    env = FlatVectorEnv(UniformVectorEnv(1, spaces.Dict({MASK: masks, "board": spaces.Discrete(2)}), levers))
+    only = {"attack": np.array([[0, 0, 1]]), "go": np.array([[1, 0]])}
+    packed = env.convert({MASK: only, "board": np.zeros(1, np.int64)}, np.zeros(1, bool))
+    assert legal_actions(spec_of(env), packed).tolist() == [[False, False, True, True, False]]
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])

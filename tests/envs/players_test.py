@@ -88,6 +88,22 @@ def test_an_observation_of_the_game_keeps_its_name_unless_it_is_needed(make):
     assert [name for name, _ in turns.network_inputs()] == ["observation", "turn"]
 
 
+def test_a_game_of_turns_goes_on_without_a_player_that_is_out(make):
+    env = make(PettingZoo("tests.support.eliminating_game", 3), 3)
+    observation, _ = env.reset(seed=1)
+    spec, movers, rewards = base.spec_of(env), [], []
+    for moves in range(5):
+        legal = legal_actions(spec, observation)
+        movers.append(observation["turn"][:, 0].argmax())
+        assert observation["turn"].sum() == 1
+        assert legal.sum(axis=1).tolist() == [3 if row == movers[-1] else 1 for row in range(3)]
+        assert observation["observation"][movers[-1]] == moves, "as it is now"
+        observation, reward, terminated, _, _ = env.step(np.zeros(3, np.int32))
+        rewards.append(reward.argmax())
+    assert terminated.all()
+    assert movers == rewards == [*movers[:3], movers[0], movers[2]]
+
+
 def test_players_may_act_in_a_dict(make, monkeypatch):
     taken, step = {}, Leaving.step
     own = spaces.Dict({"force": spaces.Box(-1, 1, (2,), np.float32), "tool": spaces.Discrete(3, start=1)})

@@ -64,16 +64,16 @@ def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
 
 
 def test_an_evaluation_is_the_mean_of_ten_episodes_or_more_that_none_before_it_counted():
-    progress = Progress(1, EVERY)
+    progress = Progress(1, np.ones(2, bool))
 
     def after(episodes, value, progress=progress):
         progress.service = Played(*[(1, value, 5)] * episodes, (0, 100.0, 5))
         progress.gauges()
         return progress.new_evaluation()
 
-    found = [after(9, 2.0), after(1, 5.0), after(9, 7.0), after(3, 11.0), after(0, 0.0)]
-    assert found == [None, 2.3, None, 8.0, None]
-    restored = Progress(1, EVERY)
+    found = [after(2, 99.0), after(9, 2.0), after(1, 5.0), after(9, 7.0), after(3, 11.0), after(0, 0.0)]
+    assert found == [None, None, 2.3, None, 8.0, None], "without the two that ended first"
+    restored = Progress(1, np.ones(2, bool))
     restored.set_state(progress.get_state())
     assert [restored.new_evaluation(), after(10, 9.0, restored)] == [None, 9.0], "episodes before a restart count once"
     assert after(40, 4.0, restored) == 4.0

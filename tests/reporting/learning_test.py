@@ -116,3 +116,17 @@ def test_advice_needs_a_symptom_in_two_rows_and_a_return_that_does_not_rise():
     assert said((0.4, 1), (0.4, 2), (0.4, 1.5), (0.4, 1.8)) == [False, False, False, True]
     assert said(*[(0.4, 1)] * 9, interval=2.0) == [False] * 8 + [True], "rows that are close together"
     assert said((0.0, 1), (0.0, 1), (0.4, 1), (0.0, 1), (0.4, 1)) == [False] * 5
+
+
+def test_a_row_without_an_update_changes_no_diagnosis():
+    monitor, rows = LearningMonitor(), [OLD | {"seconds": 10.0 * n, "episode_return": 1.0} for n in range(9)]
+    without = [row | {"seconds": row["seconds"] + 5, "updates_per_second": 0.0} for row in rows]
+    found = [monitor.diagnose(row) for pair in zip(rows, without, strict=True) for row in pair]
+    assert [bool(each) for each in found] == [False] * 4 + [True] * 14
+
+
+def test_what_a_run_has_or_cannot_use_is_not_advised():
+    monitor = LearningMonitor(explores=True, opponents=True)
+    assert monitor.symptom(UNREWARDED).endswith("nothing is learned: rewards for a part of the task")
+    for value in (250, 280, 38):
+        assert monitor.symptom({"learning/entropy_share": 0.01, "episode_return": value}) == ""

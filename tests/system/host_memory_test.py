@@ -1,10 +1,13 @@
 import resource
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from seed_rl.system.host_memory import allocating_at_most, free_host_memory
+from tests.support.deadlines import within
 
 AVAILABLE = 16_000 * 1024
 
@@ -65,4 +68,22 @@ def test_allocations_beyond_a_limit_fail_and_later_ones_do_not():
         bytearray(1 << 30)
     with allocating_at_most(100 << 20):
         bytearray(10 << 20)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_threads_take_turns_in_limiting_the_process():
+    before, began, ended = resource.getrlimit(resource.RLIMIT_DATA), threading.Event(), threading.Event()
+
+    def limit():
+        began.set()
+        with allocating_at_most(100 << 20):
+            ended.wait(within(1))
+
+    other = threading.Thread(target=limit)
+    with allocating_at_most(100 << 20):
+        other.start()
+        assert began.wait(within(10))
+        time.sleep(0.05)
+    ended.set()
+    other.join()
     assert resource.getrlimit(resource.RLIMIT_DATA) == before

@@ -99,6 +99,20 @@ def test_a_later_signal_ends_what_does_not_end_when_it_is_asked_to(start):
     assert (process.returncode, process.stdout.read()) == (128 + signal.SIGTERM, "")
 
 
+def test_ctrl_c_is_kept_for_a_caller_that_leaves_a_loop_early():
+    def rows():
+        with signals.ctrl_c_asks() as stopped:
+            while not stopped.is_set():
+                yield
+
+    left = rows()
+    next(left)
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        left.close()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_programs_end_with_the_process_that_started_them(tmp_path):
     log = tmp_path / "log"
     script = "trap '' TERM; sleep 300 & echo $!; kill -KILL $$"

@@ -116,7 +116,7 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         for row in run.train(stopped):
             if not values.quiet:
                 progress.show(row)
-            best = max(best, settled_return(row, run.experiment.score))
+            best = max(best, settled_return(row, run.experiment.score, run.experiment.num_scored_envs))
             if best >= target:
                 stopped.set()
     if stopped.raised:

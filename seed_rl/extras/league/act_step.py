@@ -34,12 +34,13 @@ class Seats(NamedTuple):
 
     @classmethod
     def of(cls, experiment: Experiment, share: float, num_devices: int) -> Self:
-        """Give opponents a share of the training games, and all for evaluation, on each of D inference devices."""
+        """Give opponents a share of the training games, on all inference devices, and all those for evaluation."""
         actors, env = experiment.actors, experiment.env
         ids = np.arange(actors.num_envs)
         rows = ids // num_devices  # of the device
         games, players = np.divmod(rows, env.players)
-        spread = np.floor((games + 1) * share) > np.floor(games * share)
+        order = ids % num_devices * (actors.num_training_envs // num_devices // env.players) + games
+        spread = np.floor((order + 1) * share) > np.floor(order * share)
         away = (players >= env.home_players) & (spread | (ids >= actors.num_training_envs))
         weights = np.where(away, -float(env.home_players), float(env.players - env.home_players))
         return cls(away, ids - players * num_devices, weights)

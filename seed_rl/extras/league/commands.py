@@ -1,5 +1,7 @@
 """The command that lets policies play against each other."""
 
+import contextlib
+import csv
 import glob
 import importlib.util
 import itertools
@@ -60,6 +62,10 @@ def _members(logdir: str, count: int) -> list[str]:
     """Return players for `count` members of a run's league, the oldest and the newest among them."""
     directory = os.path.join(logdir, "league")
     found = sorted(glob.glob(os.path.join(glob.escape(directory), "member-*.npz")))
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, "results.csv"), encoding="utf-8") as file:
+        # Others are no members any more.
+        names = {f"member-{row['updates']:>012}.npz" for row in csv.DictReader(file)}
+        found = [path for path in found if os.path.basename(path) in names]
     if len(found) < count:
         raise UsageError(f"--members={count}: the league in {directory} has {len(found)}")
     return [f"{logdir}@{found[number * (len(found) - 1) // max(1, count - 1)]}" for number in range(count)]

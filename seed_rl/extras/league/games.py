@@ -1,5 +1,6 @@
 """What a league changes in a run: who plays, what is reported, and what happens when acting gets new weights."""
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from seed_rl.learner.progress import Progress
 from seed_rl.runs.assembly import Assembly, Parts
 from seed_rl.weights.checkpoints import name_variables
 
+_log = logging.getLogger(__name__)
+
 
 def with_league(settings: League, assembly: Assembly) -> Assembly:
     """Return the assembly of a run in whose games members of a league, kept in `league/`, play some rows."""
@@ -25,6 +28,10 @@ def with_league(settings: League, assembly: Assembly) -> Assembly:
     def own(parts: Parts) -> np.ndarray:
         nonlocal seats, pool
         seats = Seats.of(parts.experiment, settings.share, len(parts.replicas.inference_devices))
+        training = parts.experiment.actors.num_training_envs
+        if settings.share and not seats.away[:training].any():
+            games = training // parts.experiment.env.players
+            _log.warning("League.share = %g of %d training games is none against members", settings.share, games)
         pool = Pool(os.path.join(parts.directory, "league"), settings)
         return ~seats.away
 

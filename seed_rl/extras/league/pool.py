@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.errors import Failure
 from seed_rl.extras.league.act_step import LeagueActStep
 from seed_rl.extras.league.settings import NEWEST, PRIORITIZED, League
 from seed_rl.foreign import short_repr
 from seed_rl.learner.progress import Counters
-from seed_rl.system.files import Outage, complete_or_absent
+from seed_rl.system.files import Outage, complete_or_absent, explaining
 from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,9 @@ class Pool:
         return {"league/members": len(self._results), **score}
 
     def get_state(self) -> dict[str, Any]:
-        """Return interval, members and results for `set_state`, as JSON values."""
+        """Return interval, members and results for `set_state`, as JSON values; `results.csv` will have the same."""
+        with self._no_members.tolerating():
+            self._write_results()
         return {"every_updates": self._every, "results": [[member, *own] for member, own in self._results.items()]}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -61,9 +64,7 @@ class Pool:
         self._results = {member: own for member, own in results.items() if os.path.exists(self.path(member))}
         if gone := sorted(results.keys() - self._results.keys()):
             _log.warning("members %s of the league are missing in %s", gone, self._directory)
-        for path in glob.glob(os.path.join(glob.escape(self._directory), "member-*.npz")):
-            if path not in map(self.path, self._results):
-                os.remove(path)
+        self._remove_others()
 
     def path(self, member: int) -> str:
         """Return the path of a member's checkpoint."""
@@ -74,7 +75,7 @@ class Pool:
     ) -> None:
         """Take the results of all games; if it is time, add a member and redraw one of the sets of weights.
 
-        `weights` are the Keras variables of the learner's agent by name. Raises an OSError if the first member can't be
+        `weights` are the Keras variables of the learner's agent by name. Raises a Failure if the first member can't be
         written.
         """
         for member, result in (each for one in acting for each in one.take_results()):
@@ -85,7 +86,8 @@ class Pool:
         updates = counters.learner_updates
         adds = updates % self._every == 0
         if not self._results:
-            self._add(counters, weights)
+            self._remove_others()  # of a start that was killed before its first checkpoint
+            self._add_first(counters, weights)
         elif adds:
             with self._no_members.tolerating():
                 self._add(counters, weights)
@@ -108,7 +110,11 @@ class Pool:
             except checkpoints.CheckpointError as error:
                 _log.warning("member %d leaves the league: %s", member, error)
                 del self._results[member]
-        return counters.learner_updates, self._add(counters, weights)
+        return counters.learner_updates, self._add_first(counters, weights)
+
+    def _add_first(self, counters: Counters, weights: Mapping[str, Any]) -> list[np.ndarray]:
+        with explaining(Failure, f"the league in {self._directory} has no member, and none can be written"):
+            return self._add(counters, weights)
 
     def _add(self, counters: Counters, weights: Mapping[str, Any]) -> list[np.ndarray]:
         """Write a new member and the results so far, thin the pool out if it is full, and return the weights."""
@@ -125,11 +131,20 @@ class Pool:
             self._removed = [member for member in self.members[1:-1] if member % self._every]
             for member in self._removed:
                 del self._results[member]
+        self._write_results()
+        return [*arrays.values()]
+
+    def _write_results(self) -> None:
         results = sorted(self._results.items())
         lines = [f"{member},{games},{round(total / games, 4) if games else ''}\n" for member, (games, total) in results]
         with complete_or_absent(os.path.join(self._directory, "results.csv")) as file:
             file.write("".join(["updates,games,score\n", *lines]).encode())
-        return [*arrays.values()]
+
+    def _remove_others(self) -> None:
+        """Remove the files of those that are no members."""
+        for path in glob.glob(os.path.join(glob.escape(self._directory), "member-*.npz")):
+            if path not in map(self.path, self._results):
+                os.remove(path)
 
     def _draw(self, random: np.random.Generator) -> int:
         members, chances = self.members, np.ones(len(self._results))

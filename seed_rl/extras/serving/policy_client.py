@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.specs import LEGAL_ACTIONS
-from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
+from seed_rl.transport.client import Disconnected, LearnerClient, Rejected, RunOver
 from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_certificate
 from seed_rl.types import EnvOutput
 
@@ -89,7 +89,13 @@ class PolicyClient(contextlib.AbstractContextManager):
             observation = self._batch(observation, specs)
         outcome = zip((reward, done, last), (np.float32, bool, bool), strict=True)
         reward, done, last = (np.full(1 if self._num_envs is None else self._num_envs, *each) for each in outcome)
-        actions = self._stream.step(EnvOutput(reward, done, last, observation))
+        try:
+            actions = self._stream.step(EnvOutput(reward, done, last, observation))
+        except (Rejected, RunOver):
+            raise
+        except BaseException:  # such as Ctrl-C: the next reply would be that to this step
+            self.close()
+            raise
         return actions[0] if self._num_envs is None else actions
 
     def _batch(self, value: Any, spec: Any) -> np.ndarray:

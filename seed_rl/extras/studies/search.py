@@ -122,7 +122,8 @@ class _Suggested(Run):
 
 def _scores(run: Run, experiment: Experiment) -> list[tuple[float, float]]:
     """Return pairs of environment frames and score, one for each row of a run with a settled score."""
-    rows = ((row["env_frames"], settled_return(row, experiment.score)) for row in run.rows())
+    how = experiment.score, experiment.num_scored_envs
+    rows = ((row["env_frames"], settled_return(row, *how)) for row in run.rows())
     return [(frames, score) for frames, score in rows if math.isfinite(score)]
 
 

@@ -186,6 +186,6 @@ def _reached(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     returns = [row["episode_return"] for row in rows if "episode_return" in row]
     evaluations = [row["eval/episode_return"] for row in rows if "eval/episode_return" in row]
     if returns:  # the first means are of short episodes
-        best = max(settled_return(row, "episode_return") for row in rows)
+        best = max(settled_return(row, "episode_return", row.get("environments", 0.0)) for row in rows)
         reached |= {"last_return": returns[-1], "best_return": best if math.isfinite(best) else returns[-1]}
     return reached | ({"last_evaluation": evaluations[-1]} if evaluations else {})

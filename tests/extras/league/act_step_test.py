@@ -77,7 +77,7 @@ def act(acting, env_ids, restarted, outputs):
 
 
 @pytest.mark.parametrize(
-    ("share", "num_devices", "rows"), [(0.5, 1, [3, 7, 11, 13, 15]), (0.0, 1, [13, 15]), (0.5, 2, [6, 7, 14, 15])]
+    ("share", "num_devices", "rows"), [(0.5, 1, [3, 7, 11, 13, 15]), (0.0, 1, [13, 15]), (0.5, 2, [3, 6, 11, 14, 15])]
 )
 def test_opponents_play_a_share_of_the_games_and_all_for_evaluation(share, num_devices, rows):
     seats = Seats.of(an_experiment(share), share, num_devices)

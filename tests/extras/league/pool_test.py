@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 
+from seed_rl.errors import Failure
 from seed_rl.extras.league.pool import Pool
 from seed_rl.extras.league.settings import League
 from seed_rl.learner.progress import Counters
@@ -77,6 +78,7 @@ def test_results_are_reported_and_survive_a_restart_with_the_members_of_the_chec
     run(pool, acting, [11])
     assert pool.gauges() == {"league/members": 2, "league/score": 0.625}
     state = json.loads(json.dumps(pool.get_state()))
+    assert (tmp_path / "results.csv").read_text() == "updates,games,score\n0,2,0.75\n10,1,0.0\n", "as in the checkpoint"
     run(pool, acting, range(12, 21))
     assert (tmp_path / "results.csv").read_text() == "updates,games,score\n0,2,0.75\n10,1,0.0\n20,0,\n"
 
@@ -104,6 +106,16 @@ def test_members_that_cannot_be_read_leave_and_the_run_goes_on(tmp_path, caplog)
     run(pool, fresh := Acting(), [25])
     assert (pool.members, fresh.members) == ([25], [25, 25]), "an empty league gets the agent"
     assert caplog.text.count("leaves the league") == 3
+
+
+def test_a_start_without_a_checkpoint_begins_a_league_of_its_own_or_says_why_it_cannot(tmp_path):
+    for last in (31, 11):
+        run(Pool(str(tmp_path), League(sets=SETS, every_updates=10)), Acting(), range(last))
+    assert [path.stem[-2:] for path in sorted(tmp_path.glob("member-*.npz"))] == ["00", "10"]
+    pool = Pool(str(tmp_path / "full"), League(sets=SETS, every_updates=10))
+    (tmp_path / "full" / "member-000000000000.npz.partial").mkdir()
+    with pytest.raises(Failure, match=f"^the league in {tmp_path}/full has no member, and none can be written: Is "):
+        run(pool, Acting(), [0])
 
 
 @pytest.mark.parametrize(

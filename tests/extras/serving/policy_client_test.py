@@ -8,6 +8,7 @@ import pytest
 from seed_rl.extras.serving import policy_client
 from seed_rl.extras.serving.policy_client import PolicyClient
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.transport.client import Disconnected
 from seed_rl.transport.codec import StepCodec
 from tests.architecture_test import assert_loads_no_tensorflow
 
@@ -52,6 +53,16 @@ def test_a_single_simulator_needs_no_axis_and_plain_numbers_do(connect):
     np.testing.assert_array_equal([output.observation for output in sent], [[[0.5, 1.0]], [[2.0, 3.0]]])
     assert client.seed == 7
     assert calls[-2:] == [mock.call.open().close(), mock.call.close()]
+
+
+def test_after_an_interrupted_step_the_next_reply_would_be_to_that_one(connect):
+    client, _, calls = connect(ONE)
+    client._stream.step = mock.Mock(side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        client.reset([0.5, 1.0])
+    assert calls[-1] == mock.call.close()
+    with pytest.raises(Disconnected, match="closed"):
+        client.reset([0.5, 1.0])
 
 
 def test_legal_actions_are_packed_beside_the_observation(connect):

@@ -84,7 +84,7 @@ def trained(monkeypatch):
         for frames in range(0, FRAMES + 1, FRAMES // STEPS):
             score = int(settings["Catch.level"]) * frames / FRAMES
             with open(os.path.join(run.logdir, "metrics.jsonl"), "a", encoding="utf-8") as file:
-                print(json.dumps({"env_frames": frames, "episode_return": score, "episodes": 100}), file=file)
+                print(json.dumps({"env_frames": frames, "episode_return": score, "episodes": 200}), file=file)
             if run.is_over() or stopped():
                 return 0 if run.is_over() else 130
         return 0
