@@ -16,7 +16,7 @@ def main() -> int:
         return main()
     except KeyboardInterrupt as interrupt:
         print("seed_rl: interrupted", file=sys.stderr)
-        return interrupt.args[0] if interrupt.args else 130
+        return next((code for code in interrupt.args if isinstance(code, int)), 130)
 
 
 def _repair_streams() -> None:

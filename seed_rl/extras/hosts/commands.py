@@ -24,11 +24,10 @@ def _with_hosts(values: flags.FlagValues, run: Run) -> Iterator[None]:
     addresses, index = tuple(values.learner_hosts), values.learner_host
     if addresses:
         with explaining(UsageError, "--learner_hosts", ValueError):
-            if index is None:
-                index = int(os.environ["JOB_COMPLETION_INDEX"]) if "JOB_COMPLETION_INDEX" in os.environ else None
-            if index is None:  # Kubernetes sets that variable in an Indexed Job
+            # Kubernetes sets the variable in an Indexed Job.
+            if (own := os.environ.get("JOB_COMPLETION_INDEX") if index is None else index) is None:
                 raise UsageError("--learner_hosts needs --learner_host, the index of this one")
-            hosts = Hosts(addresses, index, values.trusted_network)
+            hosts = Hosts(addresses, int(own), values.trusted_network)
         join(hosts, run)
     elif index is not None:
         raise UsageError("--learner_host needs --learner_hosts")
