@@ -41,7 +41,7 @@ class Watch:
         self._stopped.set()
 
     def call(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Make a call named `what`, `step`, `reset` or `make`, which may hang."""
+        """Make a call named `what`, `step`, `reset`, `make` or `close`, which may hang."""
         thread = threading.get_ident()
         self._calls[thread] = (what, next(self._numbers))
         try:

@@ -76,7 +76,7 @@ class RunDisplay:
                 self._live.stop()
 
     def show(self, row: Mapping[str, float]) -> None:
-        """Show a row of `metrics.jsonl`."""
+        """Show the metrics of an interval."""
         self._row = row
         if "loss/total" in row and not self._first:
             self._first = row

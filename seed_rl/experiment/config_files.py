@@ -32,7 +32,7 @@ MAY_CHANGE = (
     *("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from", "agent.dtype"),
     "env.threads",
 )
-"""Settings that affect what is learned from a frame by rounding at most: they may change when a run is resumed, and
+"""Settings that hardly affect what is learned from a frame: they may change when a run is resumed, and
 differ between learners of one run."""
 _EVALUATED = ("actors.eval_options", "actors.greedy_evaluation")
 """Settings below `actors.` on which scores depend."""

@@ -70,8 +70,8 @@ class Actors(Settings):
     """Settings of the suite for evaluation environments only, a JSON object such as `{"level": "b"}`, or for keyword
     arguments of an environment of Gymnasium `{"options": {"g": 9}}`. Groups then train or evaluate as a whole."""
     hang_timeout_s: Annotated[float, Within(0.1)] = 60.0
-    """Time after which an environment's step counts as hanging, seconds (a first reset: ten times as long). Its actor
-    names the environment and starts again."""
+    """Time after which an environment's step counts as hanging, seconds (building: thirty times as long, a first
+    reset: ten times). Its actor names the environment and starts again."""
 
     def __post_init__(self):
         super().__post_init__()

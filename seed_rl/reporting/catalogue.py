@@ -8,7 +8,7 @@ METRICS = {
     "evaluation/return": Metric("eval/episode_return", "reward", "mean over the last 30 evaluation episodes"),
     "evaluation/length": Metric("eval/episode_length", "agent steps", "mean over the last 30 evaluation episodes"),
     "loss/total": Metric("loss/total", "", "loss that is minimised (for SAC: critics plus actor)"),
-    "optimizer/gradient_norm": Metric("gradient_norm", "", "global gradient norm before clipping"),
+    "optimizer/gradient_norm": Metric("gradient_norm", "", "gradient norm before clipping (SAC: of the critics)"),
     "optimizer/gradient_to_clip": Metric("gradient_to_clip", "", "gradient norm divided by `Optimizer.clip_norm`"),
     "optimizer/learning_rate": Metric("learning_rate", "", "current learning rate"),
     "optimizer/left_out_steps": Metric("left_out_steps", "steps", "steps skipped: NaN or Inf gradients (cumulative)"),

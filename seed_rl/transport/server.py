@@ -101,7 +101,7 @@ class ActorServer:
         except OSError:  # no descriptor left to look with
             is_crowded = True
         if is_crowded and self._crowds.take("") is not None:
-            most = f"{self._max_connections} connections are open, the maximum (half of `ulimit -n`)"
+            most = f"{self._max_connections} connections are open, the maximum (at most half of `ulimit -n`)"
             _log.warning("%s: further ones are closed until some end", most)
 
     def _on_call(self, call: IncomingCall) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from seed_rl.errors import UsageError
 from seed_rl.experiment.saved_config import SAVED
 from seed_rl.foreign import json_object, number, open_file, read_again_if_stale, short_repr
-from seed_rl.reporting.metrics import EVALUATION
+from seed_rl.reporting.metrics import EARLY, EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, explaining, files_in
 from seed_rl.system.host_memory import free_host_memory
@@ -104,7 +104,7 @@ def find(logdir: str, name: str | None) -> str:
         when = "after Logs.checkpoint_interval_s seconds of training, or when it ends after an update"
         raise CheckpointError(f"{logdir} has no checkpoint yet: the first is written {when}")
     if name == "best" and BEST not in files_in(directory):
-        when = f"after {EVALUATION} evaluation episodes, which need Actors.num_eval_envs"
+        when = f"after {EARLY} evaluation episodes of each of Actors.num_eval_envs, and {EVALUATION} more"
         raise CheckpointError(f"{logdir} has no best checkpoint: the first is written {when}")
     name = file_name(name)
     if not os.path.dirname(name) and not os.path.exists(name):
