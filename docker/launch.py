@@ -268,7 +268,7 @@ def run_local(arguments: Sequence[str]) -> None:
         print(f"export {shlex.join(f'{name}={value}' for name, value in variables.items())}")
     else:
         os.environ.update(variables)
-    project = f"seed_rl-{hashlib.sha256(own.encode()).hexdigest()[:12]}"  # of this run alone
+    project = f"seed_rl-{hashlib.sha256(str(runs / own).encode()).hexdigest()[:12]}"  # of this run alone
     compose = ["docker", "compose", f"--project-name={project}", "--file", f"{DOCKER}/compose.yaml"]
     compose += ["--file", f"{DOCKER}/compose.gpu.yaml"] * asked.gpu
     try:

@@ -3,7 +3,7 @@
 
 for ((core = 0; core < SLURM_CPUS_PER_TASK; core++)); do
     until seed_rl actor --server_address="$1" --tls_ca=cert.pem --tls_server_name=learner.example --token_file=token; do
-        [[ $? == 1 ]] || break # an environment failed
+        [[ $? =~ ^(1|13[479])$ ]] || break # an environment failed, crashed or ran out of memory
         sleep 5
     done &
 done

@@ -2,7 +2,7 @@
 #SBATCH --job-name=learner --cpus-per-task=16 --gpus=1 --mem=32G --time=04:00:00
 #SBATCH --requeue --open-mode=append --signal=B:USR1@120
 
-actors="$(sbatch --parsable examples/slurm_actors.sh "$(hostname):8686")" # each start of the learner has its own
+actors="$(sbatch --parsable examples/slurm_actors.sh "$(hostname):8686")" || exit 1 # each start of the learner has its own
 trap 'scancel "$actors"' EXIT
 trap 'kill -USR1 $!' USR1            # at the time limit
 trap 'kill -TERM $!' TERM            # scancel, preemption

@@ -11,3 +11,9 @@ class Failure(Exception):
     """The command could not do its work."""
 
     exit_code = 1
+
+
+class OthersGone(Failure):
+    """Other processes of a run are gone that this one needs; it may be started again."""
+
+    exit_code = 75

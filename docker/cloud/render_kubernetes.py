@@ -123,6 +123,8 @@ def manifests(parser: launch.Parser, asked: argparse.Namespace) -> str:
     }
     text = MANIFESTS.read_text(encoding="utf-8")
     text = text.rpartition("---\n")[0] if asked.bucket or asked.claim else text
+    if not asked.storage_class:  # null would clear what the cluster has filled in, which it refuses
+        text = text.replace("  storageClassName: ${storage_class}\n", "")
     return string.Template(text).substitute({key: json.dumps(value) for key, value in values.items()})
 
 

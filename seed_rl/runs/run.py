@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-from seed_rl.errors import Failure
+from seed_rl.errors import Failure, OthersGone
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import short_repr
 from seed_rl.learner.actor_server import server_of
-from seed_rl.runs.fleet import ACTORS, PROCESSES, THREADS, Fleet, local_actors
+from seed_rl.runs.fleet import ACTORS, ELSEWHERE, PROCESSES, THREADS, Fleet, local_actors
 from seed_rl.runs.run_directory import CannotUse, record_configuration, run_directory
 from seed_rl.system.entry_points import declarations
 from seed_rl.system.files import allow_many_files, explaining, socket_directory
@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 ENTRY_POINTS = "seed_rl.runs"
 """The entry-point group in which packages declare functions that may change a new `Run`, by its settings or place."""
+_FAREWELL_SECONDS = 6.0  # more than an actor waits until it looks for a learner again
 
 
 @dataclasses.dataclass(eq=False)
@@ -79,6 +80,8 @@ class Run:
         """What about the run makes it need a single learner; "": nothing."""
         self.directory: Callable[[], contextlib.AbstractContextManager[str]] = self._local_directory
         """Opens the directory of this machine in which the run works."""
+        self.flush: Callable[[], None] = lambda: None
+        """Brings what is in that directory to where the run is kept; may raise CannotUse or Failure."""
         self.meet: Callable[[Stop], bool] = lambda stop: True
         """Waits for other learners, before TensorFlow makes its devices; returns False if it was stopped."""
         self._directory = ""  # local working directory while the run is open
@@ -177,15 +180,26 @@ class Run:
                     more = "train on, start a new run with --init_from"
                 finished = "the run in %s is finished (%d of %d frames); to %s"
                 _log.warning(finished, self.logdir, frames, self.experiment.total_frames, more)
+                server.is_over = True
+                deadline = time.monotonic() + (_FAREWELL_SECONDS if self.actors == ELSEWHERE else 0)
+                while time.monotonic() < deadline and not stopping.is_set():
+                    time.sleep(0.1)
                 return
             record_configuration(self.experiment, self._directory)
             is_over = False
 
             def leave(error: type[BaseException] | None, *_: object) -> None:
                 """Close the learner; its actors wait for one that a signal or an error has ended."""
-                learner.service.stop()  # first: it answers on the server's streams
                 left = error is GeneratorExit and learner.source.is_over(not self._has_failed)
-                server.stop(grace=0.5, over=left or is_over)
+                over = left or is_over
+                if over:
+                    try:
+                        self.flush()
+                    except (CannotUse, Failure) as failure:  # the next learner needs them
+                        _log.error("actors aren't told that the run is over: %s", failure)
+                        over = False
+                learner.service.stop()  # first: it answers on the server's streams
+                server.stop(grace=0.5, over=over)
 
             cleanup.push(leave)
             if evaluation := self.experiment.actors.num_eval_envs:
@@ -199,7 +213,7 @@ class Run:
             asked = stop.is_set() and not (isinstance(stop, StopFlag) and stop.exit_code)
             is_over = learner.source.is_over(learner.finished or asked)
             if not is_over and not stop.is_set():
-                raise Failure("another learner host was interrupted: start all again, and they continue")
+                raise OthersGone("another learner host was interrupted: start all again, and they continue")
             frames, updates = learner.counters.env_frames, learner.counters.learner_updates
             _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 

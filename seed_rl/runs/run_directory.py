@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from seed_rl.errors import UsageError
+from seed_rl.errors import Failure, UsageError
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import differences_from_saved, save_config
 from seed_rl.foreign import enumeration, printable
@@ -31,7 +31,7 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
             os.makedirs(logdir, exist_ok=True)
             cleanup.enter_context(locking(os.path.join(logdir, "lock")))
         except BlockingIOError:
-            raise CannotUse(f"another learner is running in {name}") from None
+            raise Failure(f"another learner is running in {name}") from None
         except FileExistsError:
             raise CannotUse(f"--logdir {logdir} is a file, expected a directory") from None
         except OSError as error:

@@ -197,11 +197,13 @@ _HINTS = _NO_LEARNER | {
 }
 
 
-def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
+def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected | RunOver:
     code, details = error.code(), printable(error.details() or "no reason given")
     words = next((words for words in _HINTS if words in details), "")
     if words in _NO_LEARNER:
         return Rejected(f"{learner}: {details}; {_HINTS[words]}")
+    if code == grpc.StatusCode.ABORTED:
+        return RunOver(f"the run of the learner at {learner} is over")
     if code in _FINAL:
         return Rejected(details)
     hint = f"; {_HINTS[words]}" if words else ""

@@ -66,6 +66,7 @@ class Refusal(enum.Enum):
     UNAUTHENTICATED = "no token, or a wrong one"
     UNIMPLEMENTED = "an unknown method"
     PERMISSION_DENIED = "a proxy in between"
+    ABORTED = "the run is over"  # the actor ends as it does with its stream
     # The actor retries after a back-off.
     NOT_FOUND = "an unknown session"
     RESOURCE_EXHAUSTED = "no room for more environments"

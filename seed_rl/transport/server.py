@@ -43,6 +43,8 @@ class ActorServer:
         """
         self.service: Service | None = None
         """Answers joins and steps, once the learner has loaded."""
+        self.is_over = False
+        """Whether the run is: then actors that call are told so, and end."""
         self.streams: set[ActorStream] = set()
         """The open streams, which the server's thread changes; any thread may count them."""
         self._settings = settings
@@ -79,6 +81,7 @@ class ActorServer:
 
         If the run is `over`, actors are told so and end; otherwise they come back later.
         """
+        self.is_over = self.is_over or over
         if self._calls.is_serving:
             self._calls.post(functools.partial(self._end_streams, over))
             self._stopping.wait(grace)
@@ -139,6 +142,7 @@ class ActorServer:
             call.refuse(error)
 
     def _describe(self, request: bytes, peer: str) -> bytes:
+        self._refuse_if_over()
         with reading():
             client = messages.read_describe_request(request)
         _log.debug("an actor on %s (%s) asks which environments to build", client[:100], peer)
@@ -169,7 +173,12 @@ class ActorServer:
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
         ActorStream(call, self._loaded(), opening, self.streams)
 
+    def _refuse_if_over(self) -> None:
+        if self.is_over:
+            raise Refused(Refusal.ABORTED, Refusal.ABORTED.value)
+
     def _loaded(self) -> Service:
+        self._refuse_if_over()
         if self.service is None:
             raise Refused(Refusal.UNAVAILABLE, "the learner is still loading")
         return self.service

@@ -163,6 +163,7 @@ def test_manifests_fit_the_schemas_of_kubernetes(script, secrets):
     for flags in ((), ("--bucket=lab-runs", "--service_account=writer", "--days=2")):
         printed = script.done(*GKE, f"--secrets={secrets}", "--dry_run", *flags)
         rendered.append(printed[printed.index("<<'EOF'\n") + 8 : printed.rindex("EOF")])
+    assert not any("null" in text for text in rendered), "it would clear what a cluster has filled in"
     for document in (each for text in rendered for each in yaml.safe_load_all(text)):
         for version in ("1.31", kubernetes_validate.latest_version()):
             kubernetes_validate.validate(document, version, strict=True)

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from seed_rl import api
+from seed_rl.actor.loop import Actor
 from seed_rl.api import (
     ELSEWHERE,
     THREADS,
@@ -29,8 +31,11 @@ from seed_rl.api import (
     read_metrics,
 )
 from seed_rl.envs import registry
+from seed_rl.errors import Failure
 from seed_rl.runs import run as runs
 from seed_rl.runs.fleet import local_actors
+from seed_rl.transport.client import LearnerClient
+from seed_rl.transport.credentials import ClientSecurity
 from seed_rl.transport.server import ActorServer
 from seed_rl.weights import policy_sources
 from tests.support.failing_env import Failing
@@ -89,6 +94,27 @@ def test_an_error_of_the_caller_does_not_tell_actors_that_the_run_is_over(small_
     assert over == [False]
 
 
+def test_actors_wait_for_another_learner_if_the_end_of_a_run_cannot_be_kept(small_catch, tmp_path, over, caplog):
+    with Run(dataclasses.replace(small_catch, total_frames=500), str(tmp_path), actors=THREADS) as run:
+        run.flush = Mock(side_effect=Failure("the bucket is gone"))
+        for _ in run.train():
+            pass
+    assert over == [False]
+    assert "actors aren't told that the run is over: the bucket is gone" in caplog.text
+
+
+def test_actors_that_look_for_a_finished_run_are_told_so(small_catch, tmp_path):
+    short = dataclasses.replace(small_catch, total_frames=500)
+    with Run(short, str(tmp_path), actors=THREADS) as run:
+        list(run.train())
+    address = f"unix:{tmp_path}/socket"
+    with Run(short, str(tmp_path), actors=ELSEWHERE, address=address) as run:
+        again = threading.Thread(target=lambda: list(run.train()))
+        again.start()
+        Actor(lambda: LearnerClient(address, ClientSecurity())).run()
+        again.join()
+
+
 def test_actors_that_fail_while_a_run_waits_for_others_are_its_error(small_catch, tmp_path):
     failed = SimpleNamespace(failed=ActorFailed("no such game"), start=lambda address: None, stop=lambda: None)
     with Run(small_catch, str(tmp_path), actors=lambda logs: failed) as run:
@@ -119,7 +145,7 @@ def test_a_log_that_cannot_be_written(small_catch, tmp_path, name):
 
 def test_a_directory_has_one_learner_which_serves_actors_of_elsewhere(small_catch, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    with Run(small_catch, str(tmp_path)), pytest.raises(CannotUse, match="another learner is running in"):
+    with Run(small_catch, str(tmp_path)), pytest.raises(Failure, match="another learner is running in"):
         Run(small_catch, str(tmp_path)).__enter__()
     with Run(small_catch, str(tmp_path), actors=ELSEWHERE, address="localhost:0") as run:
         assert list(run.train(STOP)) == []

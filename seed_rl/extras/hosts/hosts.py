@@ -9,7 +9,7 @@ import os
 import socket
 import time
 
-from seed_rl.errors import Failure
+from seed_rl.errors import OthersGone
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
 
@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 1.0
 
 
-class HostLost(Failure):
+class HostLost(OthersGone):
     """Another learner process is gone, and updates need all of them; the message is one line."""
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
 from seed_rl.errors import Failure, UsageError
@@ -30,14 +30,18 @@ _CHECKPOINTS, _CHECKPOINT, _LOCK = "checkpoints/", "checkpoints/checkpoint-", "l
 
 
 @contextlib.contextmanager
-def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str]:
+def working_directory(
+    place: str, seconds: float = _MAX_SECONDS, opened: Callable[[Callable[[], None]], None] = lambda push: None
+) -> Iterator[str]:
     """Yield the directory in which a run works, the local mirror of its log directory in an object store.
 
     The mirror is uploaded every `seconds`, at least every 30. It outlives a learner that is killed, or can't reach the
     store at its end. The next run here then continues from it if its newest checkpoint is newer than the store's.
 
-    Raises a CannotUse if the URL can't be meant, another learner here uses it, or the mirror has no place; and a
-    Failure, now or at the end, if the store can't be reached.
+    `opened` is called with a function that uploads what has changed.
+
+    Raises a CannotUse if the URL can't be meant, or the mirror has no place; and a Failure if another learner here uses
+    it or, now or at the end, if the store can't be reached.
     """
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seed_rl")
     short, identity = os.path.basename(place.rstrip("/")), hashlib.sha256(place.encode()).hexdigest()[:12]
@@ -47,7 +51,7 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
             os.makedirs(cache, exist_ok=True)
             lock.enter_context(locking(f"{directory}.lock"))
         except BlockingIOError:
-            raise CannotUse(f"another learner is running in {place}") from None
+            raise Failure(f"another learner is running in {place}") from None
         except OSError as error:
             remedy = "XDG_CACHE_HOME may name another directory"
             raise CannotUse(f"{place} can't be mirrored in {cache} ({reason(error)}): {remedy}") from error
@@ -58,30 +62,34 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str
             mirror.store.check_writable()
             mirror.store.remove_partial()
         _log.info("%s is mirrored in %s", place, directory)
-        with _pushed(mirror, place, min(seconds, _MAX_SECONDS)):
+        with _pushed(mirror, place, min(seconds, _MAX_SECONDS)) as push:
+            opened(push)
             yield directory
 
 
 @contextlib.contextmanager
-def _pushed(mirror: Mirror, place: str, seconds: float) -> Iterator[None]:
-    done = threading.Event()
+def _pushed(mirror: Mirror, place: str, seconds: float) -> Iterator[Callable[[], None]]:
+    done, pushing = threading.Event(), threading.Lock()
     outage = Outage(f"files in {place}", "training continues, with retries", _log, errors=Exception)
+
+    def push() -> None:
+        with pushing, reaching(place, "written"):
+            mirror.push()
 
     def push_repeatedly() -> None:
         while not done.wait(seconds):
-            with outage.tolerating():
+            with outage.tolerating(), pushing:
                 mirror.push()
 
     thread = threading.Thread(target=push_repeatedly, name="mirror", daemon=True)
     thread.start()
     try:
-        yield
+        yield push
     finally:
         done.set()
         thread.join()
         try:
-            with reaching(place, "written"):
-                mirror.push()
+            push()
         except (CannotUse, Failure) as error:
             kept = f"the end of the run is in {mirror.directory}, and the next run here continues from it"
             raise type(error)(f"{error}; {kept}") from error

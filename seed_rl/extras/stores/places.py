@@ -4,7 +4,7 @@ import contextlib
 import fnmatch
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from seed_rl.experiment.saved_config import SAVED
 from seed_rl.extras.stores.mirror import ObjectStore, reaching, working_directory
@@ -50,5 +50,9 @@ def check(url: str) -> str | None:
 def keep(run: Run) -> None:
     """Let a run whose log directory is a URL work in a local mirror of it."""
     if "://" in run.logdir:
+
+        def flush_by(push: Callable[[], None]) -> None:
+            run.flush = push
+
         # Until it is opened, it may get another directory, as one of several learner hosts does.
-        run.directory = lambda: working_directory(run.logdir, run.experiment.logs.checkpoint_interval_s)
+        run.directory = lambda: working_directory(run.logdir, run.experiment.logs.checkpoint_interval_s, flush_by)

@@ -107,7 +107,7 @@ def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
         write(directory, "lock", b"")
         write(directory, "checkpoint-2.npz.partial", b"half of it")
-        with pytest.raises(CannotUse, match=f"another learner is running in {url}"):
+        with pytest.raises(Failure, match=f"another learner is running in {url}"):
             working_directory(url).__enter__()
     kept = {"learner.log": b"much"}
     assert content(url) == kept | {"metrics.jsonl": b"one\n", "checkpoints/checkpoint-1.npz": b"first"}
