@@ -119,7 +119,7 @@ def reference(unroll, **settings):
         "loss/total": sum(parts.values()),
         "learning/explained_variance": max(-1.0, 1.0 - np.var((vs - values)[acted]) / np.var(vs[acted])),
         "learning/clipped_share": np.mean(acted * (ratio > (settings["clip_rho"] or np.inf))),
-        "learning/clipped_mass": np.mean(acted * (1.0 - np.minimum(ratio, settings["clip_rho"] or np.inf))),
+        "learning/clipped_mass": np.mean(acted * (1.0 - np.minimum(ratio, 1.0))),
         "learning/entropy_share": np.mean(entropies[acted]) / np.log(5),
         "policy/entropy": np.mean(acted * entropies),
         "policy/kl_behaviour_target": np.mean(acted * (ratio - 1.0 - np.log(ratio))),
