@@ -117,7 +117,7 @@ def carry_out(name: str, command: Command, arguments: Sequence[str]) -> int:
     except (Failure, UsageError, flags.Error) as error:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
-        return Failure.exit_code if isinstance(error, Failure) else UsageError.exit_code
+        return error.exit_code if isinstance(error, Failure) else UsageError.exit_code
 
 
 def _configure_logging(level: str, quiet: bool) -> None:
