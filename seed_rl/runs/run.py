@@ -97,7 +97,11 @@ class Run:
         return contextlib.nullcontext(self.logdir)
 
     def __enter__(self) -> Run:
-        """Open the log directory; raise CannotUse, ConfigError for another configuration, CannotAct or CannotBuild."""
+        """Open the log directory.
+
+        Raises CannotUse, Failure if another learner runs in it, ConfigError if it has another configuration, CannotAct
+        and CannotBuild.
+        """
         if self.is_alone and self.learners > 1:
             raise ConfigError(f"{self.is_alone} needs a single learner host, this run has {self.learners}")
         allow_many_files()
