@@ -200,7 +200,7 @@ class Run:
                     try:
                         self.flush()
                     except (CannotUse, Failure) as failure:  # the next learner needs them
-                        _log.error("actors aren't told that the run is over: %s", failure)
+                        _log.error("actors will wait for another learner: %s", failure)
                         over = False
                 learner.service.stop()  # first: it answers on the server's streams
                 server.stop(grace=0.5, over=over)

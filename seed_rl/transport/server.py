@@ -44,7 +44,7 @@ class ActorServer:
         self.service: Service | None = None
         """Answers joins and steps, once the learner has loaded."""
         self.is_over = False
-        """Whether the run is: then actors that call are told so, and end."""
+        """Whether the run is over; actors that call then end."""
         self.streams: set[ActorStream] = set()
         """The open streams, which the server's thread changes; any thread may count them."""
         self._settings = settings

@@ -131,7 +131,7 @@ def test_every_command_is_understood_and_the_quick_ones_are_carried_out(recorded
 
 def test_every_other_program_is_known(recorded):
     for program, *arguments in (each.arguments for each in recorded):
-        assert program in ("seed_rl", "mkdir", "sleep", "python") or ELSEWHERE.match(program), program
+        assert program in ("seed_rl", "mkdir", "rm", "sleep", "python") or ELSEWHERE.match(program), program
         if program == ".venv/bin/python" and arguments[0] != "-m":
             assert (ROOT / arguments[0]).is_file()
         if program == "scripts/bench.sh":

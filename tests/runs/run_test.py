@@ -100,7 +100,7 @@ def test_actors_wait_for_another_learner_if_the_end_of_a_run_cannot_be_kept(smal
         for _ in run.train():
             pass
     assert over == [False]
-    assert "actors aren't told that the run is over: the bucket is gone" in caplog.text
+    assert "actors will wait for another learner: the bucket is gone" in caplog.text
 
 
 def test_actors_that_look_for_a_finished_run_are_told_so(small_catch, tmp_path):
