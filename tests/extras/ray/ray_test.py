@@ -118,7 +118,7 @@ def test_learner_hosts_are_placed_on_nodes_of_their_own(cluster, runs, rows, wai
         stranger.describe(within(10))
     run.process.send_signal(signal.SIGINT)
     assert run.wait() == 128 + signal.SIGINT, run.text()
-    assert re.search(r"learner host 1 \([0-9.]+:\d+\) ended with exit code 1.* interrupted", run.text())
+    assert re.search(r"learner host 1 \([0-9.]+:\d+\) ended with exit code 75.* interrupted", run.text())
     assert "Traceback" not in run.text(), run.text()
     assert not other.is_running()
 
