@@ -58,7 +58,7 @@ class Atari(EnvConfig):
     """End an episode with each life, without a reset of the game before the last one. Returns are then those of lives,
     also in evaluation."""
     fire_on_reset: bool = False
-    """Press FIRE after a reset, in games that have it; of `max_noops` one is then less."""
+    """Press FIRE after a reset, in games that have it; the press replaces one of the no-ops."""
     blank_probability: UnitInterval = 0.0
     """Probability that an observation is blank, which makes a memory necessary (0.5 in arXiv:1507.06527)."""
     threads: Count = 1

@@ -21,8 +21,9 @@ _RESULTS = {"reset": ("observation", "info"), "step": ("observation", "reward", 
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment whose observations are compared with its space, later ones by shape, and integers by dtype, and
-    whose errors name it.
+    """An environment whose observations are compared with its space, and whose errors name it.
+
+    Later observations are compared by shape, and integers by dtype.
 
     Action masks for choices, which `info` has, as in Gymnasium's own environments, or a method `action_masks()` gives,
     as for MaskablePPO, become a part `action_mask` of the observations. `info` has only `numbers_of` an episode that
@@ -135,9 +136,8 @@ class Checked(gymnasium.Wrapper):
                     raise self._kind(what)(f"{declared} {key!r} is missing in {kind_of(value)}") from None
             with contextlib.suppress(LookupError, TypeError, ValueError):
                 batch: Any = create_empty_array(space, 1)
-                (batched,) = concatenate(space, [value], batch)
-                is_choice, is_box = isinstance(space, _CHOICES), isinstance(space, spaces.Box)
-                if space.contains(batched) if is_choice else not is_box or fitting(space, np.asarray(value)).all():
+                concatenate(space, [value], batch)
+                if not isinstance(space, (spaces.Box, *_CHOICES)) or fitting(space, np.asarray(value)).all():
                     continue
             is_short = not isinstance(value, np.ndarray) or (value.shape == space.shape and value.size < 4)
             raise self._kind(what)(f"{declared} came as {short_repr(value) if is_short else kind_of(value)}")

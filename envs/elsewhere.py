@@ -85,8 +85,8 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
     """Yield the outputs of random play; raise CannotBuild if one does not match the spec, or a learner refuses it."""
     for output in random_play(env, spec):
         tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
-        named = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
-        parts = [(*each, MAX_OBSERVATION) for each in named]
+        observed = spec.observation_tensors()
+        parts = [(f"observation {name}".rstrip(), tensors[name], part, MAX_OBSERVATION) for name, part in observed]
         for subject, values, part, limit in [*parts, ("reward", output.reward, ArraySpec((), "float32"), MAX_REWARD)]:
             tensor = np.asarray(values)
             came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape[1:]))}]"

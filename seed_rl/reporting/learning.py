@@ -40,8 +40,8 @@ class Diverged(Failure):
 class LearningMonitor:
     """Diagnoses learning problems from the successive rows of a run.
 
-    Of one that `explores` where rewards are missing, without advice to do so; of one with `opponents`, whose returns
-    say how strong those are, too, without comparing returns.
+    A run that already `explores` without rewards isn't advised to. With `opponents`, returns aren't compared: they also
+    depend on how strong the opponents are.
     """
 
     def __init__(self, explores: bool = False, opponents: bool = False) -> None:

@@ -58,8 +58,10 @@ class StopFlag:
         self.raises = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal by asking to end; raise KeyboardInterrupt, with the first one's exit code,
-        if one has come more than a second before."""
+        """Handle a signal by asking to end.
+
+        Raises KeyboardInterrupt, with the exit code of the first signal, if that came more than a second before.
+        """
         if not self.exit_code:
             self.exit_code, self._signalled_at = 128 + number, time.monotonic()
         self._set = True

@@ -63,7 +63,7 @@ def _members(logdir: str, count: int) -> list[str]:
     directory = os.path.join(logdir, "league")
     found = sorted(glob.glob(os.path.join(glob.escape(directory), "member-*.npz")))
     with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, "results.csv"), encoding="utf-8") as file:
-        # Others are no members any more.
+        # The files of former members stay for a while.
         names = {f"member-{row['updates']:>012}.npz" for row in csv.DictReader(file)}
         found = [path for path in found if os.path.basename(path) in names]
     if len(found) < count:

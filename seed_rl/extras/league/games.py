@@ -31,7 +31,11 @@ def with_league(settings: League, assembly: Assembly) -> Assembly:
         training = parts.experiment.actors.num_training_envs
         if settings.share and not seats.away[:training].any():
             games = training // parts.experiment.env.players
-            _log.warning("League.share = %g of %d training games is none against members", settings.share, games)
+            _log.warning(
+                "League.share = %g of %d training games is less than one: none is against members",
+                settings.share,
+                games,
+            )
         pool = Pool(os.path.join(parts.directory, "league"), settings)
         return ~seats.away
 

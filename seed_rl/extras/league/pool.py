@@ -141,7 +141,7 @@ class Pool:
             file.write("".join(["updates,games,score\n", *lines]).encode())
 
     def _remove_others(self) -> None:
-        """Remove the files of those that are no members."""
+        """Remove the checkpoints of policies that are not members."""
         for path in glob.glob(os.path.join(glob.escape(self._directory), "member-*.npz")):
             if path not in map(self.path, self._results):
                 os.remove(path)
